@@ -1,0 +1,1 @@
+//! Task assignment: group state in, plan out.

@@ -1,0 +1,1 @@
+//! What the engine asks of a broker, as traits and plain types.

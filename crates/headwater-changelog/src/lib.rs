@@ -1,0 +1,1 @@
+//! Changelog writing, restore, positions and lag.

@@ -1,0 +1,1 @@
+//! Typed streams and tables.

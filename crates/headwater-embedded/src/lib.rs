@@ -1,0 +1,1 @@
+//! A broker inside the process, in memory or in a directory.

@@ -1,0 +1,1 @@
+//! Tasks, stream threads and the instance.

@@ -1,0 +1,1 @@
+//! The sled backend of Headwater's state stores.

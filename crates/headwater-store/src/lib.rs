@@ -1,0 +1,1 @@
+//! State store backends, layouts and typed views.

@@ -1,0 +1,1 @@
+//! Stateful stream processing on Apache Kafka.

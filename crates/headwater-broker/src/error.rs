@@ -1,0 +1,247 @@
+//! What can go wrong with a broker, and what to do next.
+
+use std::time::Duration;
+
+use crate::{GroupId, TopicName, TopicPartition};
+
+/// What a caller should do after a [`BrokerError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextStep {
+    /// The same call may succeed later; the caller counts the time against its own limit.
+    Retry,
+    /// The position is gone: apply the offset reset policy, or restore from the beginning.
+    ResetOffset,
+    /// The membership is stale or lost: give the tasks up and join again.
+    Rejoin,
+    /// This writer is finished: a newer one with the same id exists, or its state is unknown.
+    ReplaceWriter,
+    /// Nothing helps but a change from outside (configuration, permissions, disk space).
+    Fail,
+}
+
+/// An error of a broker call. The variants follow Kafka's error codes where there is one.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum BrokerError {
+    /// The connection broke or could not be made.
+    #[error("no connection to {address} for {call}: {cause}")]
+    Disconnected {
+        /// The broker's address.
+        address: String,
+        /// The request.
+        call: &'static str,
+        /// What the connection said.
+        cause: String,
+    },
+    /// No answer in time; for a write it is unknown whether it happened.
+    #[error("no answer to {call} within {} ms", limit.as_millis())]
+    TimedOut {
+        /// The request.
+        call: &'static str,
+        /// The limit that passed.
+        limit: Duration,
+    },
+    /// The topic or partition does not exist.
+    #[error("topic {topic} does not exist on this broker")]
+    UnknownTopic {
+        /// The topic asked for.
+        topic: TopicName,
+    },
+    /// The topic exists but has no such partition.
+    #[error("partition {topic_partition} does not exist on this broker")]
+    UnknownPartition {
+        /// The partition asked for.
+        topic_partition: TopicPartition,
+    },
+    /// A topic of that name exists already.
+    #[error("topic {topic} exists already")]
+    TopicExists {
+        /// The topic to be created.
+        topic: TopicName,
+    },
+    /// A name or setting of a topic is not valid.
+    #[error("topic {topic}: {setting} is not valid: {why}")]
+    InvalidTopic {
+        /// The topic.
+        topic: TopicName,
+        /// The setting, or `name`.
+        setting: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The broker asked for is not the leader of the partition just now.
+    #[error("partition {topic_partition} has no leader at the moment")]
+    NoLeader {
+        /// The partition.
+        topic_partition: TopicPartition,
+    },
+    /// The offset lies outside of the log.
+    #[error(
+        "offset {offset} of {topic_partition} is out of range: the log holds {log_start_offset} to {end_offset}"
+    )]
+    OffsetOutOfRange {
+        /// The partition.
+        topic_partition: TopicPartition,
+        /// The offset asked for.
+        offset: i64,
+        /// First offset that can be read.
+        log_start_offset: i64,
+        /// The offset after the last.
+        end_offset: i64,
+    },
+    /// A batch is larger than the topic allows (`max.message.bytes`).
+    #[error(
+        "batch of {size_bytes} bytes for {topic_partition} is above the limit of {limit_bytes}"
+    )]
+    BatchTooLarge {
+        /// The partition.
+        topic_partition: TopicPartition,
+        /// Size of the batch.
+        size_bytes: usize,
+        /// The topic's limit.
+        limit_bytes: usize,
+    },
+    /// Bytes of a batch do not make sense.
+    #[error("corrupt batch in {topic_partition}: {source}")]
+    CorruptBatch {
+        /// The partition.
+        topic_partition: TopicPartition,
+        /// What the codec says.
+        source: headwater_records::RecordsError,
+    },
+    /// A sequence number came twice or out of order, and the first was not the same batch.
+    #[error(
+        "producer {producer_id} is out of order on {topic_partition}: sequence {sequence}, expected {expected}"
+    )]
+    OutOfOrderSequence {
+        /// The partition.
+        topic_partition: TopicPartition,
+        /// The producer.
+        producer_id: i64,
+        /// The sequence that came.
+        sequence: i32,
+        /// The one that should have come.
+        expected: i32,
+    },
+    /// A newer producer with the same id is at work.
+    #[error("producer {producer_id} with epoch {epoch} was fenced by a newer one")]
+    ProducerFenced {
+        /// The producer.
+        producer_id: i64,
+        /// The stale epoch.
+        epoch: i16,
+    },
+    /// The transaction's state does not allow the call.
+    #[error("transaction {transactional_id} cannot {call} now: {why}")]
+    InvalidTransaction {
+        /// The transactional id.
+        transactional_id: String,
+        /// The call.
+        call: &'static str,
+        /// Why not.
+        why: String,
+    },
+    /// The member is not part of the group any more.
+    #[error("member {member_id} is unknown to group {group}")]
+    UnknownMember {
+        /// The group.
+        group: GroupId,
+        /// The member.
+        member_id: String,
+    },
+    /// The generation is not the group's present one.
+    #[error("generation {generation} of group {group} is over")]
+    StaleGeneration {
+        /// The group.
+        group: GroupId,
+        /// The generation sent.
+        generation: i32,
+    },
+    /// The group is in the middle of a rebalance.
+    #[error("group {group} is rebalancing")]
+    RebalanceInProgress {
+        /// The group.
+        group: GroupId,
+    },
+    /// Another member uses the same `group.instance.id`.
+    #[error(
+        "another member of group {group} uses the instance id {instance_id}; each instance needs its own"
+    )]
+    FencedInstanceId {
+        /// The group.
+        group: GroupId,
+        /// The shared id.
+        instance_id: String,
+    },
+    /// The live members of the group speak another protocol.
+    #[error(
+        "group {group} has members of protocol {protocol}, which cannot work together with ours; stop them first"
+    )]
+    InconsistentProtocol {
+        /// The group.
+        group: GroupId,
+        /// What the members speak.
+        protocol: String,
+    },
+    /// A transaction of somebody else is pending on the offsets (KIP-447, require-stable).
+    #[error("offsets of {topic_partition} are not stable: a transaction is pending")]
+    UnstableOffset {
+        /// The partition.
+        topic_partition: TopicPartition,
+    },
+    /// The broker does not allow the call.
+    #[error("not authorised to {operation} {resource}")]
+    NotAuthorised {
+        /// For instance `read`.
+        operation: String,
+        /// For instance `topic lines`.
+        resource: String,
+    },
+    /// A call this broker does not have.
+    #[error("this broker does not support {call}")]
+    Unsupported {
+        /// The call.
+        call: &'static str,
+    },
+    /// The broker is shut down.
+    #[error("the broker is closed")]
+    Closed,
+    /// The broker could not store or read its own data.
+    #[error("the broker failed to {operation}: {cause}")]
+    Storage {
+        /// What it tried.
+        operation: String,
+        /// What the operating system said.
+        cause: String,
+    },
+}
+
+impl BrokerError {
+    /// What to do next.
+    pub fn next_step(&self) -> NextStep {
+        match self {
+            Self::Disconnected { .. }
+            | Self::TimedOut { .. }
+            | Self::NoLeader { .. }
+            | Self::UnstableOffset { .. }
+            | Self::RebalanceInProgress { .. } => NextStep::Retry,
+            Self::OffsetOutOfRange { .. } => NextStep::ResetOffset,
+            Self::UnknownMember { .. } | Self::StaleGeneration { .. } => NextStep::Rejoin,
+            Self::OutOfOrderSequence { .. }
+            | Self::ProducerFenced { .. }
+            | Self::InvalidTransaction { .. } => NextStep::ReplaceWriter,
+            Self::UnknownTopic { .. }
+            | Self::UnknownPartition { .. }
+            | Self::TopicExists { .. }
+            | Self::InvalidTopic { .. }
+            | Self::BatchTooLarge { .. }
+            | Self::CorruptBatch { .. }
+            | Self::FencedInstanceId { .. }
+            | Self::InconsistentProtocol { .. }
+            | Self::NotAuthorised { .. }
+            | Self::Unsupported { .. }
+            | Self::Closed
+            | Self::Storage { .. } => NextStep::Fail,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Writing logs.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use headwater_records::PendingBatch;
+
+use crate::{BrokerError, Grant, OffsetCommit, TopicPartition};
+
+/// A batch on its way to one partition.
+#[derive(Debug)]
+pub struct ProduceBatch {
+    /// Where it goes.
+    pub topic_partition: TopicPartition,
+    /// The batch, not yet stamped with a producer id; the writer does that.
+    pub batch: PendingBatch,
+}
+
+/// Where a batch was appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The offset of its first record.
+    pub base_offset: i64,
+    /// First offset of the log that can still be read.
+    pub log_start_offset: i64,
+}
+
+/// The answer to a [`LogWriter::send`], still to come. Dropping it does not take the batch back.
+pub type Acknowledgement =
+    Pin<Box<dyn Future<Output = Result<Appended, BrokerError>> + Send + 'static>>;
+
+/// Settings of a writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriterOptions {
+    /// How long a batch is tried before it fails with [`BrokerError::TimedOut`].
+    pub delivery_timeout: Duration,
+}
+
+impl Default for WriterOptions {
+    /// Two minutes, as Kafka's producer.
+    fn default() -> Self {
+        Self { delivery_timeout: Duration::from_secs(120) }
+    }
+}
+
+/// Settings of a transactional writer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransactionalOptions {
+    /// The id under which a later writer fences this one.
+    pub transactional_id: String,
+    /// The broker aborts a transaction that is open for longer.
+    pub transaction_timeout: Duration,
+    /// As in [`WriterOptions`].
+    pub delivery_timeout: Duration,
+}
+
+/// An idempotent writer: each batch is appended once, and the batches of a partition in the order
+/// in which they were sent, whatever is retried underneath.
+pub trait LogWriter: fmt::Debug + Send {
+    /// Hands a batch over. Does not wait for anything: the order of the calls is the order of the
+    /// appends per partition, and the result is in the acknowledgement. The sends of a partition
+    /// after a failed one fail too, so that no gap can arise; then the writer is to be replaced.
+    fn send(&mut self, batch: ProduceBatch) -> Acknowledgement;
+}
+
+/// A writer whose batches and offsets take effect together or not at all.
+#[async_trait]
+pub trait TransactionalWriter: LogWriter {
+    /// Puts the offsets of a group's inputs into the open transaction.
+    ///
+    /// # Errors
+    /// A stale grant, a fenced writer, or a failed request.
+    async fn add_offsets(
+        &mut self,
+        grant: &Grant,
+        offsets: &[OffsetCommit],
+    ) -> Result<(), BrokerError>;
+
+    /// Commits everything since the last commit or abort. Returns when the coordinator has decided;
+    /// the markers may follow later.
+    ///
+    /// # Errors
+    /// After [`BrokerError::TimedOut`] the outcome is unknown.
+    async fn commit(&mut self) -> Result<(), BrokerError>;
+
+    /// Takes everything back since the last commit or abort.
+    ///
+    /// # Errors
+    /// A fenced writer, or a failed request.
+    async fn abort(&mut self) -> Result<(), BrokerError>;
+}

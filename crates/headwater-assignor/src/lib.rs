@@ -1,1 +1,26 @@
 //! Task assignment: group state in, plan out.
+//!
+//! A [`TaskAssignor`] turns an [`ApplicationState`] (tasks, instances, what they hold and how far
+//! they are behind) into an [`Assignment`] (what each instance runs and follows, why, and what is
+//! being waited for). Everything here is a pure function: no I/O, no clock, no randomness, and no
+//! order that depends on hashing.
+
+mod assignment;
+mod assignor;
+mod error;
+mod ids;
+mod lag;
+mod settings;
+mod state;
+
+pub use assignment::{
+    Assignment, FollowUp, InstanceAssignment, Reason, StandingPlan, Target, Waiting, WarmupProgress,
+};
+pub use assignor::TaskAssignor;
+pub use error::AssignError;
+pub use ids::{InstanceId, MemberId, ParseTaskIdError, RackId, TaskId, TopicName, TopicPartition};
+pub use lag::{Lag, MAX_OFFSET, add_offsets};
+pub use settings::{RackAwareStrategy, Settings};
+pub use state::{
+    ApplicationState, InstanceInfo, MemberInfo, PartitionRole, TaskInfo, TaskPartition,
+};

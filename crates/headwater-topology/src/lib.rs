@@ -1,1 +1,21 @@
 //! The graph of a stream processing application.
+
+mod builder;
+mod error;
+mod ids;
+mod names;
+mod node;
+mod pattern;
+mod store;
+mod topology;
+mod union;
+
+pub use builder::{GeneratedNames, InternalTopicProperties, StoreSource, TopologyBuilder};
+pub use error::TopologyError;
+pub use ids::{NodeId, ParseTaskIdError, SubtopologyId, TaskId};
+pub use names::{NameCounter, validate_name};
+pub use node::{
+    Node, NodeKind, OffsetReset, SinkNode, SinkTopic, SourceNode, SourceOptions, Topics,
+};
+pub use store::{StoreKind, StoreSpec};
+pub use topology::{Changelog, GlobalStore, Store, Subtopology, Topology};

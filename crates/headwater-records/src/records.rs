@@ -1,0 +1,349 @@
+//! The records of one batch, read one by one as slices of it.
+
+use bytes::Bytes;
+
+use crate::error::{Position, RecordsError};
+use crate::header::{BatchHeader, TimestampType};
+use crate::record::Header;
+use decode::{Fault, FaultKind, Fields, Span};
+
+mod decode;
+
+/// The records of one batch, checked and decompressed.
+///
+/// A clone shares the bytes.
+#[derive(Clone, Debug)]
+pub struct BatchRecords {
+    header: BatchHeader,
+    records: Bytes,
+    origin: Position,
+}
+
+impl BatchRecords {
+    pub(crate) fn new(header: BatchHeader, records: Bytes, origin: Position) -> Self {
+        Self { header, records, origin }
+    }
+
+    /// The header of the batch.
+    pub fn header(&self) -> &BatchHeader {
+        &self.header
+    }
+
+    /// The bytes that keys, values and headers are slices of: `bytes().slice_ref(key)` keeps a
+    /// key for longer than the borrow, without a copy. It pins what the slice belongs to: the
+    /// fetched buffer, or for a compressed batch the decompressed records.
+    pub fn bytes(&self) -> &Bytes {
+        &self.records
+    }
+
+    /// The records from the first.
+    pub fn iter(&self) -> Records<'_> {
+        Records { records: self, cursor: Cursor::default() }
+    }
+
+    /// A place before the first record that does not borrow these records, to be kept between
+    /// two slices of work.
+    pub fn cursor(&self) -> Cursor {
+        Cursor::default()
+    }
+
+    fn view(&self, fields: Fields) -> RecordRef<'_> {
+        let bytes = |span: Span| self.records.get(span.range()).expect(OWN_CURSOR);
+        RecordRef {
+            offset: self.header.base_offset + i64::from(fields.offset_delta),
+            timestamp: match self.header.timestamp_type {
+                // Wraps as Kafka's arithmetic does, so that every timestamp can be written.
+                TimestampType::CreateTime => {
+                    self.header.base_timestamp.wrapping_add(fields.timestamp_delta)
+                }
+                TimestampType::LogAppendTime => self.header.max_timestamp,
+            },
+            key: fields.key.map(bytes),
+            value: fields.value.map(bytes),
+            headers: HeadersRef { count: fields.header_count, bytes: bytes(fields.headers) },
+        }
+    }
+
+    #[cold]
+    fn error(&self, fault: Fault) -> RecordsError {
+        let at = |byte: usize| match self.origin.decompressed {
+            None => Position::in_buffer(self.origin.buffer + byte),
+            Some(_) => Position { buffer: self.origin.buffer, decompressed: Some(byte) },
+        };
+        let Fault { byte, field, kind } = fault;
+        let position = at(byte);
+        match kind {
+            FaultKind::CutOff => RecordsError::CutOff { position, field },
+            FaultKind::TooLong => RecordsError::Varint { position, field },
+            FaultKind::Value(value) => RecordsError::Field { position, field, value },
+            FaultKind::LeftOver(count) => RecordsError::LeftOver { position, count },
+            FaultKind::HeaderName { offset_delta } => RecordsError::HeaderName {
+                position,
+                offset: self.header.base_offset.wrapping_add(i64::from(offset_delta)),
+            },
+        }
+    }
+}
+
+const OWN_CURSOR: &str = "a cursor is used with the records it was made for";
+
+impl<'a> IntoIterator for &'a BatchRecords {
+    type Item = Result<RecordRef<'a>, RecordsError>;
+    type IntoIter = Records<'a>;
+
+    fn into_iter(self) -> Records<'a> {
+        self.iter()
+    }
+}
+
+/// A record, borrowed from its batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordRef<'a> {
+    /// The record's offset in its partition.
+    pub offset: i64,
+    /// Milliseconds since 1970, −1 for none; the time of the append if the topic says so.
+    pub timestamp: i64,
+    /// The key; `None` is Kafka's null.
+    pub key: Option<&'a [u8]>,
+    /// The value; `None` is Kafka's null.
+    pub value: Option<&'a [u8]>,
+    /// The headers.
+    pub headers: HeadersRef<'a>,
+}
+
+/// The headers of a record: checked when the record is read, taken apart only when asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadersRef<'a> {
+    count: u32,
+    bytes: &'a [u8],
+}
+
+impl<'a> HeadersRef<'a> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The headers, in order.
+    pub fn iter(&self) -> HeadersIter<'a> {
+        HeadersIter { rest: self.bytes }
+    }
+}
+
+impl<'a> IntoIterator for &HeadersRef<'a> {
+    type Item = Header<'a>;
+    type IntoIter = HeadersIter<'a>;
+
+    fn into_iter(self) -> HeadersIter<'a> {
+        self.iter()
+    }
+}
+
+impl<'a> IntoIterator for HeadersRef<'a> {
+    type Item = Header<'a>;
+    type IntoIter = HeadersIter<'a>;
+
+    fn into_iter(self) -> HeadersIter<'a> {
+        self.iter()
+    }
+}
+
+/// The headers of a record, one by one.
+#[derive(Clone, Debug)]
+pub struct HeadersIter<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for HeadersIter<'a> {
+    type Item = Header<'a>;
+
+    fn next(&mut self) -> Option<Header<'a>> {
+        decode::next_header(&mut self.rest)
+    }
+}
+
+/// The records of a batch, one by one, borrowed from it.
+///
+/// After an error the iteration ends, save after [`RecordsError::HeaderName`]: there the next
+/// record can still be found.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    records: &'a BatchRecords,
+    cursor: Cursor,
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<RecordRef<'a>, RecordsError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.cursor.next(self.records)
+    }
+}
+
+/// A place in the records of a batch that does not borrow them, so that a task can process some,
+/// pause and go on. It must always be given the same records.
+#[derive(Clone, Debug, Default)]
+pub struct Cursor {
+    /// First byte not read yet.
+    byte: usize,
+    /// Records read, the peeked one included.
+    read: u32,
+    /// The smallest relative offset that the next record may have.
+    least_offset_delta: i32,
+    peeked: Option<Fields>,
+    ended: bool,
+}
+
+impl Cursor {
+    /// The next record, without going past it. Looking again costs nothing.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next); an error is given once, here or there.
+    ///
+    /// # Panics
+    /// If `records` are not those that the cursor was made for.
+    #[inline]
+    pub fn peek<'a>(
+        &mut self,
+        records: &'a BatchRecords,
+    ) -> Option<Result<RecordRef<'a>, RecordsError>> {
+        if self.peeked.is_none() {
+            match self.read(records)? {
+                Ok(fields) => self.peeked = Some(fields),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.peeked.map(|fields| Ok(records.view(fields)))
+    }
+
+    /// The next record, going past it; `None` after the last one.
+    ///
+    /// # Errors
+    /// If the record is cut off or lies, with the place in the buffer. The cursor then is at its
+    /// end, save after [`RecordsError::HeaderName`]: there it goes on with the next record.
+    ///
+    /// # Panics
+    /// If `records` are not those that the cursor was made for.
+    #[inline]
+    pub fn next<'a>(
+        &mut self,
+        records: &'a BatchRecords,
+    ) -> Option<Result<RecordRef<'a>, RecordsError>> {
+        let fields = match self.peeked.take() {
+            Some(fields) => fields,
+            None => match self.read(records)? {
+                Ok(fields) => fields,
+                Err(error) => return Some(Err(error)),
+            },
+        };
+        Some(Ok(records.view(fields)))
+    }
+
+    /// Records that this cursor has not gone past yet, as the batch announces them.
+    pub fn remaining(&self, records: &BatchRecords) -> u32 {
+        if self.ended {
+            return 0;
+        }
+        records.header.record_count - self.read + u32::from(self.peeked.is_some())
+    }
+
+    #[inline]
+    fn read(&mut self, records: &BatchRecords) -> Option<Result<Fields, RecordsError>> {
+        if self.ended {
+            return None;
+        }
+        if self.read == records.header.record_count {
+            return self.end(records).map(Err);
+        }
+        self.read += 1;
+        let last_offset = records.header.last_offset - records.header.base_offset;
+        match decode::record(&records.records, self.byte) {
+            Ok((fields, end)) if self.follows(fields.offset_delta, last_offset) => {
+                self.byte = end;
+                self.least_offset_delta = fields.offset_delta.saturating_add(1);
+                Some(Ok(fields))
+            }
+            Ok((fields, _)) => Some(Err(self.fail(
+                records,
+                Fault {
+                    byte: self.byte,
+                    field: "relative offset",
+                    kind: FaultKind::Value(i64::from(fields.offset_delta)),
+                },
+            ))),
+            Err(fault) => Some(Err(self.fail(records, fault))),
+        }
+    }
+
+    #[inline]
+    fn follows(&self, offset_delta: i32, last_offset: i64) -> bool {
+        offset_delta >= self.least_offset_delta && i64::from(offset_delta) <= last_offset
+    }
+
+    #[cold]
+    fn fail(&mut self, records: &BatchRecords, fault: Fault) -> RecordsError {
+        match (fault.kind, decode::skip(&records.records, self.byte)) {
+            (FaultKind::HeaderName { .. }, Some(end)) => self.byte = end,
+            _ => self.ended = true,
+        }
+        records.error(fault)
+    }
+
+    #[cold]
+    fn end(&mut self, records: &BatchRecords) -> Option<RecordsError> {
+        self.ended = true;
+        let count = records.records.len() - self.byte;
+        let kind = FaultKind::LeftOver(count);
+        (count > 0).then(|| records.error(Fault { byte: self.byte, field: "batch", kind }))
+    }
+}
+
+/// Records together with a place in them: a batch that is being worked off.
+#[derive(Clone, Debug)]
+pub struct RecordCursor {
+    records: BatchRecords,
+    cursor: Cursor,
+}
+
+impl RecordCursor {
+    /// A cursor before the first of `records`.
+    pub fn new(records: BatchRecords) -> Self {
+        Self { records, cursor: Cursor::default() }
+    }
+
+    /// See [`Cursor::peek`].
+    ///
+    /// # Errors
+    /// As [`next`](Self::next); an error is given once, here or there.
+    #[inline]
+    pub fn peek(&mut self) -> Option<Result<RecordRef<'_>, RecordsError>> {
+        self.cursor.peek(&self.records)
+    }
+
+    /// See [`Cursor::next`].
+    ///
+    /// # Errors
+    /// If the record is cut off or lies.
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its items")]
+    #[inline]
+    pub fn next(&mut self) -> Option<Result<RecordRef<'_>, RecordsError>> {
+        self.cursor.next(&self.records)
+    }
+
+    /// Records not given out yet, as the batch announces them.
+    pub fn remaining(&self) -> u32 {
+        self.cursor.remaining(&self.records)
+    }
+
+    /// The records.
+    pub fn records(&self) -> &BatchRecords {
+        &self.records
+    }
+}

@@ -244,9 +244,8 @@ fn unnamed(
         ("state store(s)", stores),
         ("repartition topic(s)", repartition_topics),
     ];
-    let mut text = String::new();
-    for (kind, names) in kinds.iter().filter(|(_, names)| !names.is_empty()) {
-        text += &format!("Following {kind} has not been named: {}\n", names.join(", "));
-    }
-    text
+    let lines = kinds.iter().filter(|(_, names)| !names.is_empty()).map(|(kind, names)| {
+        format!("Following {kind} has not been named: {}\n", names.join(", "))
+    });
+    lines.collect::<Vec<_>>().concat()
 }

@@ -1,0 +1,4 @@
+//! Tests through the public interface.
+
+#[cfg(test)]
+mod conformance;

@@ -1,1 +1,24 @@
 //! State store backends, layouts and typed views.
+
+mod access;
+mod backend;
+mod batch;
+mod error;
+mod memory;
+mod meta;
+mod overlay;
+mod range;
+pub mod serde;
+mod table;
+
+pub use access::KeyValueAccess;
+pub use backend::{Capabilities, OpenOptions, SpaceId, StorageReader, StoreBackend, TaskStorage};
+pub use batch::{BatchWrite, SortedBatch, WriteBatch};
+pub use error::{Damage, Part, RecordProblem, StoreError};
+pub use memory::MemoryBackend;
+pub use meta::{ChangelogPosition, Layout, MetaKey, MetaUpdate, StoreDescription, StreamTime};
+pub use overlay::{
+    CacheContext, CacheFlush, CachedChange, Caching, ENTRY_OVERHEAD_BYTES, OldValues, Overlay,
+    OverlayCursor, OverlayOptions,
+};
+pub use range::{Chunk, Direction, KeyRange, KeyValueBytes, KeyValueRef};

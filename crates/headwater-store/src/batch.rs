@@ -1,0 +1,165 @@
+//! The writes of one commit, or of one stretch of a changelog, in one growing buffer.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use crate::SpaceId;
+
+/// Writes to a task's storage, collected in any order, applied in the order of space and key.
+///
+/// Keys and values are copied into one buffer, so collecting a write costs two short copies and no
+/// allocation of its own, and a cleared batch keeps its room for the next commit.
+///
+/// ```
+/// use headwater_store::{SpaceId, WriteBatch};
+///
+/// let counts = SpaceId::new(1);
+/// let mut batch = WriteBatch::new();
+/// batch.push(counts, b"b", Some(b"1"));
+/// batch.push(counts, b"a", Some(b"7"));
+/// batch.push(counts, b"b", None);
+///
+/// let writes: Vec<_> = batch.sort().iter().map(|write| (write.key, write.value)).collect();
+/// assert_eq!(writes, [(&b"a"[..], Some(&b"7"[..])), (b"b", None)]);
+/// ```
+#[derive(Clone, Default)]
+pub struct WriteBatch {
+    bytes: Vec<u8>,
+    writes: Vec<Write>,
+}
+
+#[derive(Clone, Copy)]
+struct Write {
+    space: SpaceId,
+    /// The first 8 bytes of the key, big-endian, zero-filled: decides most comparisons without
+    /// touching the buffer.
+    head: u64,
+    start: usize,
+    key_len: u32,
+    /// `None` deletes the key.
+    value_len: Option<u32>,
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a write: a new value, or `None` to delete the key. Of several writes to one key the last
+    /// one counts.
+    ///
+    /// # Panics
+    /// If key or value is longer than 4 GiB, which no Kafka record can be.
+    pub fn push(&mut self, space: SpaceId, key: &[u8], value: Option<&[u8]>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        let length = |bytes: &[u8]| u32::try_from(bytes.len()).expect("a record is below 4 GiB");
+        self.writes.push(Write {
+            space,
+            head: head_of(key),
+            start,
+            key_len: length(key),
+            value_len: value.map(length),
+        });
+    }
+
+    /// Whether nothing has been added since the last [`clear`](Self::clear).
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Number of writes.
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Bytes of keys and values.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Forgets all writes and keeps the room.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.writes.clear();
+    }
+
+    /// Brings the writes into the order of space and key, and keeps of each key only the last one.
+    pub fn sort(&mut self) -> SortedBatch<'_> {
+        let Self { bytes, writes } = self;
+        let compare = |a: &Write, b: &Write| {
+            (a.space, a.head).cmp(&(b.space, b.head)).then_with(|| a.key(bytes).cmp(b.key(bytes)))
+        };
+        if !writes.is_sorted_by(|a, b| compare(a, b) == Ordering::Less) {
+            writes.sort_by(|a, b| compare(a, b).then_with(|| b.start.cmp(&a.start)));
+            writes.dedup_by(|b, a| compare(a, b) == Ordering::Equal);
+        }
+        SortedBatch(self)
+    }
+}
+
+impl fmt::Debug for WriteBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteBatch")
+            .field("writes", &self.writes.len())
+            .field("bytes", &self.bytes.len())
+            .finish()
+    }
+}
+
+impl Write {
+    fn key<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.start..self.start + self.key_len as usize]
+    }
+
+    fn value<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let start = self.start + self.key_len as usize;
+        self.value_len.map(|length| &bytes[start..start + length as usize])
+    }
+}
+
+fn head_of(key: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let length = key.len().min(8);
+    head[..length].copy_from_slice(&key[..length]);
+    u64::from_be_bytes(head)
+}
+
+/// A batch whose writes are in ascending order of space and key, each key once.
+#[derive(Clone, Copy, Debug)]
+pub struct SortedBatch<'a>(&'a WriteBatch);
+
+impl<'a> SortedBatch<'a> {
+    /// The writes in ascending order of space and key.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = BatchWrite<'a>> {
+        let bytes = &self.0.bytes;
+        self.0.writes.iter().map(move |write| BatchWrite {
+            space: write.space,
+            key: write.key(bytes),
+            value: write.value(bytes),
+        })
+    }
+
+    /// Number of writes.
+    pub fn len(self) -> usize {
+        self.0.writes.len()
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(self) -> bool {
+        self.0.writes.is_empty()
+    }
+}
+
+/// One write of a [`SortedBatch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchWrite<'a> {
+    /// The store.
+    pub space: SpaceId,
+    /// The key.
+    pub key: &'a [u8],
+    /// The new value, `None` to delete the key.
+    pub value: Option<&'a [u8]>,
+}

@@ -1,0 +1,211 @@
+//! Ordered reading over the overlay and what lies below it.
+
+use std::cmp::Ordering;
+
+use super::{CacheContext, Overlay};
+use crate::table::Slot;
+use crate::{Chunk, Direction, KeyRange, KeyValueRef, StoreError};
+
+/// Entries read from the backend at once.
+const CHUNK_ENTRIES: usize = 256;
+
+/// A place in a range of a store, moved on by [`Overlay::next`].
+///
+/// It borrows nothing, so the store may be written between two steps. A write ahead of the cursor may
+/// or may not be seen; every key that is there all the time is seen exactly once.
+#[derive(Debug)]
+pub struct OverlayCursor {
+    /// What is still to be read.
+    rest: KeyRange,
+    direction: Direction,
+    /// [`Overlay::order`] that `at` belongs to.
+    order: Option<u64>,
+    /// Forward: the next place in the overlay's order. Reverse: one more than that.
+    at: usize,
+    /// [`Overlay::releases`] that `chunk` belongs to.
+    releases: Option<u64>,
+    chunk: Chunk,
+    /// Next entry of `chunk`.
+    chunk_at: usize,
+    /// What comes after `chunk` in the backend; `None` when nothing does.
+    below: Option<KeyRange>,
+}
+
+/// Where the next entry comes from.
+#[derive(Clone, Copy)]
+enum Next {
+    Overlay(Slot),
+    Backend,
+    End,
+}
+
+impl OverlayCursor {
+    pub(super) fn new(range: KeyRange, direction: Direction) -> Self {
+        Self {
+            rest: range,
+            direction,
+            order: None,
+            at: 0,
+            releases: None,
+            chunk: Chunk::new(CHUNK_ENTRIES),
+            chunk_at: 0,
+            below: None,
+        }
+    }
+
+    /// Whether `a` comes before `b`.
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match self.direction {
+            Direction::Forward => a.cmp(b),
+            Direction::Reverse => b.cmp(a),
+        }
+    }
+}
+
+impl<C: CacheContext> Overlay<C> {
+    /// Key and value of the next entry, `None` at the end of the range.
+    ///
+    /// # Errors
+    /// What the backend reports.
+    pub fn next<'a>(
+        &'a mut self,
+        cursor: &'a mut OverlayCursor,
+    ) -> Result<Option<KeyValueRef<'a>>, StoreError> {
+        self.sort_in();
+        self.find_place(cursor);
+        let found = loop {
+            self.fill_chunk(cursor)?;
+            match self.choose(cursor) {
+                Next::Overlay(slot) if self.pass_overlay(cursor, slot) => {}
+                found => break found,
+            }
+        };
+        match found {
+            Next::End => Ok(None),
+            Next::Overlay(slot) => {
+                let entry = self.table.get(slot);
+                Ok(entry.value().map(|value| (entry.key(), value)))
+            }
+            Next::Backend => {
+                let index = cursor.chunk_at;
+                cursor.chunk_at += 1;
+                let entry = cursor.chunk.get(index);
+                if let Some((key, _)) = entry {
+                    cursor.rest.resume_after(key, cursor.direction);
+                    self.visit(key);
+                }
+                Ok(entry)
+            }
+        }
+    }
+
+    /// Moves the cursor past an entry of the overlay, and past what it hides below. Whether the entry
+    /// is a deleted key, which is not handed out.
+    fn pass_overlay(&mut self, cursor: &mut OverlayCursor, slot: Slot) -> bool {
+        match cursor.direction {
+            Direction::Forward => cursor.at += 1,
+            Direction::Reverse => cursor.at -= 1,
+        }
+        if let Some(cache) = &mut self.cache {
+            cache.visited(slot);
+        }
+        let entry = self.table.get(slot);
+        if cursor.chunk.get(cursor.chunk_at).is_some_and(|(below, _)| below == entry.key()) {
+            cursor.chunk_at += 1;
+        }
+        cursor.rest.resume_after(entry.key(), cursor.direction);
+        entry.value().is_none()
+    }
+
+    /// Counts the sight of a key as a use, if the record cache has it.
+    fn visit(&mut self, key: &[u8]) {
+        if let Some(cache) = &mut self.cache
+            && let Some(slot) = self.table.find(self.table.hash(key), key)
+        {
+            cache.visited(slot);
+        }
+    }
+
+    /// Brings `unsorted` into `sorted`.
+    fn sort_in(&mut self) {
+        if self.unsorted.is_empty() {
+            return;
+        }
+        let table = &self.table;
+        let key = |slot: Slot| table.get(slot).key();
+        self.unsorted.sort_unstable_by(|&a, &b| key(a).cmp(key(b)));
+        let old = std::mem::take(&mut self.sorted);
+        let mut new = self.unsorted.drain(..).peekable();
+        self.sorted.reserve(old.len() + new.len());
+        for slot in old {
+            while let Some(earlier) = new.next_if(|&other| key(other) < key(slot)) {
+                self.sorted.push(earlier);
+            }
+            self.sorted.push(slot);
+        }
+        self.sorted.extend(new);
+        self.order += 1;
+    }
+
+    /// Finds the cursor's place again after the order of the overlay changed, and lets it read the
+    /// backend again after a release moved entries there.
+    fn find_place(&self, cursor: &mut OverlayCursor) {
+        if cursor.order != Some(self.order) {
+            cursor.order = Some(self.order);
+            let key = |slot: Slot| self.table.get(slot).key();
+            cursor.at = match cursor.direction {
+                Direction::Forward => {
+                    self.sorted.partition_point(|&slot| cursor.rest.is_before(key(slot)))
+                }
+                Direction::Reverse => {
+                    self.sorted.partition_point(|&slot| !cursor.rest.is_after(key(slot)))
+                }
+            };
+        }
+        if cursor.releases != Some(self.releases) {
+            cursor.releases = Some(self.releases);
+            cursor.chunk.clear();
+            cursor.chunk_at = 0;
+            cursor.below = Some(cursor.rest.clone());
+        }
+    }
+
+    fn fill_chunk(&self, cursor: &mut OverlayCursor) -> Result<(), StoreError> {
+        if cursor.chunk_at < cursor.chunk.len() {
+            return Ok(());
+        }
+        let Some(below) = &mut cursor.below else {
+            return Ok(());
+        };
+        cursor.chunk.clear();
+        cursor.chunk_at = 0;
+        self.reader.scan(self.space, below, cursor.direction, &mut cursor.chunk)?;
+        match cursor.chunk.len().checked_sub(1).and_then(|last| cursor.chunk.get(last)) {
+            Some((last, _)) => below.resume_after(last, cursor.direction),
+            None => cursor.below = None,
+        }
+        Ok(())
+    }
+
+    fn choose(&self, cursor: &OverlayCursor) -> Next {
+        let slot = match cursor.direction {
+            Direction::Forward => self.sorted.get(cursor.at),
+            Direction::Reverse => cursor.at.checked_sub(1).and_then(|at| self.sorted.get(at)),
+        };
+        let above = slot.map(|&slot| (slot, self.table.get(slot).key())).filter(|(_, key)| {
+            match cursor.direction {
+                Direction::Forward => !cursor.rest.is_after(key),
+                Direction::Reverse => !cursor.rest.is_before(key),
+            }
+        });
+        match (above, cursor.chunk.get(cursor.chunk_at)) {
+            (None, None) => Next::End,
+            (None, Some(_)) => Next::Backend,
+            (Some((slot, _)), None) => Next::Overlay(slot),
+            (Some((slot, above)), Some((below, _))) => match cursor.compare(above, below) {
+                Ordering::Greater => Next::Backend,
+                Ordering::Less | Ordering::Equal => Next::Overlay(slot),
+            },
+        }
+    }
+}

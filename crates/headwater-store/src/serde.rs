@@ -1,0 +1,111 @@
+//! From values to bytes and back.
+//!
+//! A serde is for a *value*; null is no bytes and passes it by, unless the serde has a form for it
+//! ([`Serializer::null_form`], [`Deserializer::is_null`]). All serdes here write the bytes that the
+//! Java classes of the same purpose write (`org.apache.kafka.common.serialization.Serdes`).
+
+use bytes::Bytes;
+
+mod builtin;
+mod error;
+#[cfg(feature = "json")]
+mod json;
+#[cfg(feature = "protobuf")]
+mod protobuf;
+mod text;
+
+pub use builtin::{Boolean, Double, Float, Integer, Long, RawBytes, Short, Utf8, UuidText};
+pub use error::{SerdeError, WrongBytes};
+#[cfg(feature = "json")]
+pub use json::Json;
+#[cfg(feature = "protobuf")]
+pub use protobuf::Protobuf;
+pub use text::{Text, Utf8Text};
+
+/// Writes values of type `T` as bytes.
+pub trait Serializer<T: ?Sized> {
+    /// Appends the bytes of `value` to `out`.
+    ///
+    /// # Errors
+    /// When the value has no bytes in this format. What was appended so far is then meaningless.
+    fn serialize(&self, value: &T, out: &mut Vec<u8>) -> Result<(), SerdeError>;
+
+    /// Appends the bytes that stand for null and answers true, when the format has such bytes.
+    /// Without them (the default) null is written as no bytes at all.
+    fn null_form(&self, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+}
+
+/// Reads values of type `T` from bytes.
+pub trait Deserializer<T> {
+    /// Reads one value from all the bytes of `payload`.
+    ///
+    /// # Errors
+    /// When the bytes are not of this format, wrong length included.
+    fn deserialize(&self, payload: Payload<'_>) -> Result<T, SerdeError>;
+
+    /// Whether `bytes` are a form of null, to be asked before [`deserialize`](Self::deserialize).
+    /// No (the default) for every format that writes null as no bytes at all.
+    fn is_null(&self, _bytes: &[u8]) -> bool {
+        false
+    }
+}
+
+/// Both halves, as operators and stores ask for them.
+///
+/// Implement [`Serializer`], [`Deserializer`] and [`Format`]; this trait follows by itself.
+pub trait Serde<T>:
+    Serializer<T> + Deserializer<T> + Format + Clone + Send + Sync + 'static
+{
+}
+
+impl<S, T> Serde<T> for S where
+    S: Serializer<T> + Deserializer<T> + Format + Clone + Send + Sync + 'static
+{
+}
+
+/// The name of a byte format.
+pub trait Format {
+    /// A short name, such as `utf8` or `long`, kept beside each store so that a reader with another
+    /// format is told so. Two serdes that read each other's bytes should share it.
+    fn format(&self) -> String;
+}
+
+/// Bytes to read a value from, and, when they are part of a larger refcounted buffer, that buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Payload<'a> {
+    bytes: &'a [u8],
+    owner: Option<&'a Bytes>,
+}
+
+impl<'a> Payload<'a> {
+    /// Bytes that must be copied to be kept.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, owner: None }
+    }
+
+    /// A payload that is all of `bytes`, which can be kept without copying.
+    pub fn shared(bytes: &'a Bytes) -> Self {
+        Self { bytes, owner: Some(bytes) }
+    }
+
+    /// `bytes` as a part of `owner`, which can be kept without copying.
+    ///
+    /// # Panics
+    /// [`to_bytes`](Self::to_bytes) panics when `bytes` does not lie inside `owner`.
+    pub const fn part_of(owner: &'a Bytes, bytes: &'a [u8]) -> Self {
+        Self { bytes, owner: Some(owner) }
+    }
+
+    /// The bytes.
+    pub const fn as_slice(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The bytes to keep: a slice of the owner when there is one, a copy otherwise.
+    pub fn to_bytes(&self) -> Bytes {
+        self.owner
+            .map_or_else(|| Bytes::copy_from_slice(self.bytes), |owner| owner.slice_ref(self.bytes))
+    }
+}

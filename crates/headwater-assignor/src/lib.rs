@@ -8,9 +8,16 @@
 mod assignment;
 mod assignor;
 mod error;
+mod heap;
+mod high_availability;
 mod ids;
+mod index;
 mod lag;
+mod lags;
+mod outcome;
+mod rack;
 mod settings;
+mod standby;
 mod state;
 
 pub use assignment::{
@@ -18,6 +25,7 @@ pub use assignment::{
 };
 pub use assignor::TaskAssignor;
 pub use error::AssignError;
+pub use high_availability::HighAvailability;
 pub use ids::{InstanceId, MemberId, ParseTaskIdError, RackId, TaskId, TopicName, TopicPartition};
 pub use lag::{Lag, MAX_OFFSET, add_offsets};
 pub use settings::{RackAwareStrategy, Settings};

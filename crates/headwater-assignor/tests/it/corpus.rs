@@ -1,0 +1,99 @@
+//! The corpora of scenarios, whose answers are those of the original assignors.
+
+use std::collections::BTreeMap;
+
+use headwater_assignor::{AssignError, Assignment, HighAvailability, TaskAssignor};
+use serde_json::Value;
+
+use crate::expect::Judge;
+use crate::scenario::{corpus, entries, state, strategies};
+
+/// Expectations that name exact sets; where these follow from a tie that the original breaks by
+/// hash order, nothing can be compared.
+const EXACT: [&str; 6] = ["active", "standby", "assigned", "members", "target", "warmup"];
+const STRATEGIES: [&str; 3] = ["none", "min_traffic", "balance_subtopology"];
+
+fn assignor(name: &str) -> Option<Box<dyn TaskAssignor>> {
+    Some(match name {
+        "high_availability" => Box::new(HighAvailability::default()),
+        _ => return None,
+    })
+}
+
+/// What was compared, so that a test can say it was not nothing.
+#[derive(Debug, Default, PartialEq)]
+struct Tally {
+    scenarios: usize,
+    expectations: usize,
+    failed: Vec<String>,
+    unknown: BTreeMap<String, usize>,
+}
+
+impl Tally {
+    fn judge(
+        &mut self,
+        scenario: &Value,
+        strategy: &str,
+        answer: &Result<Assignment, AssignError>,
+    ) {
+        let state = state(scenario, strategy);
+        let judge = answer.as_ref().ok().map(|assignment| Judge::new(&state, assignment));
+        for (key, want) in entries(&scenario["expect"]) {
+            let by_strategy = want
+                .as_object()
+                .is_some_and(|w| !w.is_empty() && w.keys().all(|k| STRATEGIES.contains(&&**k)));
+            let want = if by_strategy { &want[strategy] } else { want };
+            let hash_order =
+                scenario["exact_is_tie_break_dependent"] == true && EXACT.contains(&&**key);
+            if want.is_null() || hash_order {
+                continue;
+            }
+            let met = match (&judge, &**key) {
+                (_, "error") => Some(answer.is_err()),
+                (None, _) => Some(false),
+                (Some(judge), key) => judge.meets(key, want),
+            };
+            match met {
+                Some(met) => {
+                    self.expectations += 1;
+                    if !met {
+                        let name = &scenario["name"];
+                        self.failed.push(format!("{name} {strategy}: {key} should be {want}"));
+                    }
+                }
+                None => *self.unknown.entry(key.clone()).or_default() += 1,
+            }
+        }
+    }
+}
+
+fn judge_client_assign(name: &str, which: impl Fn(&str) -> bool) -> Tally {
+    let mut tally = Tally::default();
+    for scenario in corpus(name) {
+        let assignor_name = scenario["assignor"].as_str().unwrap_or_default();
+        if scenario["kind"] != "client_assign" || !which(assignor_name) {
+            continue;
+        }
+        let assignor = assignor(assignor_name).expect("an assignor of this name");
+        tally.scenarios += 1;
+        for strategy in strategies(&scenario) {
+            let answer = assignor.assign(&state(&scenario, strategy));
+            tally.judge(&scenario, strategy, &answer);
+        }
+    }
+    tally
+}
+
+#[test]
+fn high_availability_gives_the_originals_plans() {
+    for name in ["scenarios.json.gz", "generated.json.gz"] {
+        let tally = judge_client_assign(name, |assignor| assignor == "high_availability");
+        println!(
+            "{name} {} {} {:?} {:#?}",
+            tally.scenarios,
+            tally.expectations,
+            tally.unknown,
+            tally.failed.iter().take(20).collect::<Vec<_>>()
+        );
+    }
+}

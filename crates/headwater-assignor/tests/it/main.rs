@@ -1,0 +1,5 @@
+//! The assignors as their users see them.
+
+mod corpus;
+mod expect;
+mod scenario;

@@ -1,13 +1,17 @@
-//! What a processor may do with a key-value store, over bytes.
+//! What may be done with a key-value store, over bytes.
 
-use crate::{CacheContext, Direction, KeyRange, KeyValueRef, Overlay, OverlayCursor, StoreError};
+use std::sync::Arc;
 
-/// A key-value store of bytes as a processor sees it: the border between the typed views and
-/// whatever keeps the bytes.
+use crate::{
+    CacheContext, Caching, Direction, KeyRange, KeyValueRef, Overlay, OverlayCursor,
+    OverlayOptions, SpaceId, StorageReader, StoreError,
+};
+
+/// Reading a key-value store of bytes: the border between the typed views and whatever keeps the
+/// bytes (feature row P32).
 ///
-/// [`Overlay`] implements it for a store whose changes nobody forwards; the runtime implements it for
-/// stores with changelog and cache.
-pub trait KeyValueAccess {
+/// The methods take `&mut self` because reading may fill caches.
+pub trait KeyValueRead {
     /// Name of the store.
     fn name(&self) -> &str;
 
@@ -16,12 +20,6 @@ pub trait KeyValueAccess {
     /// # Errors
     /// What the backend, or a processor that a cache eviction ran, reports.
     fn get(&mut self, key: &[u8]) -> Result<Option<&[u8]>, StoreError>;
-
-    /// Gives `key` a new value, or deletes it with `None`.
-    ///
-    /// # Errors
-    /// What the backend, or a processor that a cache eviction ran, reports.
-    fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError>;
 
     /// Starts reading a range; [`next`](Self::next) goes on.
     ///
@@ -46,18 +44,25 @@ pub trait KeyValueAccess {
     fn approximate_entries(&self) -> Result<u64, StoreError>;
 }
 
-impl<C: CacheContext + Default> KeyValueAccess for Overlay<C> {
+/// Reading and writing a key-value store of bytes, as a processor does.
+///
+/// [`Overlay`] implements it for a store whose changes nobody forwards; the runtime implements it for
+/// stores with changelog and cache.
+pub trait KeyValueAccess: KeyValueRead {
+    /// Gives `key` a new value, or deletes it with `None`.
+    ///
+    /// # Errors
+    /// What the backend, or a processor that a cache eviction ran, reports.
+    fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError>;
+}
+
+impl<C: CacheContext> KeyValueRead for Overlay<C> {
     fn name(&self) -> &str {
         self.store()
     }
 
     fn get(&mut self, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         Self::get(self, key)
-    }
-
-    fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
-        Self::put(self, key, value, C::default);
-        Ok(())
     }
 
     fn range(
@@ -77,5 +82,57 @@ impl<C: CacheContext + Default> KeyValueAccess for Overlay<C> {
 
     fn approximate_entries(&self) -> Result<u64, StoreError> {
         Self::approximate_entries(self)
+    }
+}
+
+impl<C: CacheContext + Default> KeyValueAccess for Overlay<C> {
+    fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        Self::put(self, key, value, C::default);
+        Ok(())
+    }
+}
+
+/// Committed reads of one store through the shared read half of its storage: for queries, global
+/// stores and tools. Cheap to make, one for each reader.
+#[derive(Debug)]
+pub struct CommittedStore(
+    /// Never written to, and without a read cache, so that it always asks the backend.
+    Overlay,
+);
+
+impl CommittedStore {
+    /// Reads the store `name`, which lives in `space`.
+    pub fn new(name: impl Into<String>, space: SpaceId, reader: Arc<dyn StorageReader>) -> Self {
+        let options = OverlayOptions { caching: Caching::Off, read_cache_bytes: 0 };
+        Self(Overlay::new(name, space, reader, options))
+    }
+}
+
+impl KeyValueRead for CommittedStore {
+    fn name(&self) -> &str {
+        self.0.store()
+    }
+
+    fn get(&mut self, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        self.0.get(key)
+    }
+
+    fn range(
+        &mut self,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<OverlayCursor, StoreError> {
+        Ok(self.0.range(range, direction))
+    }
+
+    fn next<'a>(
+        &'a mut self,
+        cursor: &'a mut OverlayCursor,
+    ) -> Result<Option<KeyValueRef<'a>>, StoreError> {
+        self.0.next(cursor)
+    }
+
+    fn approximate_entries(&self) -> Result<u64, StoreError> {
+        self.0.approximate_entries()
     }
 }

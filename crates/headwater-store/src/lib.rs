@@ -10,8 +10,10 @@ mod overlay;
 mod range;
 pub mod serde;
 mod table;
+mod timestamped;
+mod view;
 
-pub use access::KeyValueAccess;
+pub use access::{CommittedStore, KeyValueAccess, KeyValueRead};
 pub use backend::{Capabilities, OpenOptions, SpaceId, StorageReader, StoreBackend, TaskStorage};
 pub use batch::{BatchWrite, SortedBatch, WriteBatch};
 pub use error::{Damage, Part, RecordProblem, StoreError};
@@ -22,3 +24,9 @@ pub use overlay::{
     OverlayCursor, OverlayOptions,
 };
 pub use range::{Chunk, Direction, KeyRange, KeyValueBytes, KeyValueRef};
+pub use timestamped::{
+    TIMESTAMP_BYTES, Timestamped, ValueAndTimestamp, push_timestamped, split_timestamp,
+};
+pub use view::{
+    Entries, KeyValueStore, TimestampedKeyValueStore, open_key_value, open_timestamped_key_value,
+};

@@ -305,6 +305,21 @@ impl StoreDescription {
         stored.map(decode).transpose().map_err(|damage| StoreError::damaged(dir, damage))
     }
 
+    /// Holds this description of store `store` against what somebody wants to read it as.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`] when they differ.
+    pub fn expect(&self, store: &str, wanted: &Self) -> Result<(), StoreError> {
+        if self == wanted {
+            return Ok(());
+        }
+        Err(StoreError::WrongType {
+            store: store.to_owned(),
+            expected: wanted.to_string(),
+            found: self.to_string(),
+        })
+    }
+
     /// The write that stores this description for store `name`.
     pub fn update(&self, name: &str) -> MetaUpdate {
         let key = MetaKey::Store { name: name.to_owned() }.encode();

@@ -12,6 +12,8 @@ mod error;
 mod json;
 #[cfg(feature = "protobuf")]
 mod protobuf;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use builtin::{Boolean, Double, Float, Integer, Long, RawBytes, Short, Utf8, UuidText};
@@ -96,6 +98,14 @@ impl<'a> Payload<'a> {
     /// [`to_bytes`](Self::to_bytes) panics when `bytes` does not lie inside `owner`.
     pub const fn part_of(owner: &'a Bytes, bytes: &'a [u8]) -> Self {
         Self { bytes, owner: Some(owner) }
+    }
+
+    /// A part of this payload, of the same owner.
+    ///
+    /// # Panics
+    /// As for [`part_of`](Self::part_of).
+    pub const fn with_slice(&self, part: &'a [u8]) -> Self {
+        Self { bytes: part, owner: self.owner }
     }
 
     /// The bytes.

@@ -19,6 +19,7 @@ mod rack;
 mod settings;
 mod standby;
 mod state;
+mod sticky;
 
 pub use assignment::{
     Assignment, FollowUp, InstanceAssignment, Reason, StandingPlan, Target, Waiting, WarmupProgress,
@@ -32,3 +33,4 @@ pub use settings::{RackAwareStrategy, Settings};
 pub use state::{
     ApplicationState, InstanceInfo, MemberInfo, PartitionRole, TaskInfo, TaskPartition,
 };
+pub use sticky::{FallbackPrior, LegacySticky, Sticky};

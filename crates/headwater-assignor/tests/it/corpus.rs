@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use headwater_assignor::{AssignError, Assignment, HighAvailability, TaskAssignor};
+use headwater_assignor::{
+    AssignError, Assignment, FallbackPrior, HighAvailability, LegacySticky, Sticky, TaskAssignor,
+};
 use serde_json::Value;
 
 use crate::expect::Judge;
@@ -16,6 +18,11 @@ const STRATEGIES: [&str; 3] = ["none", "min_traffic", "balance_subtopology"];
 fn assignor(name: &str) -> Option<Box<dyn TaskAssignor>> {
     Some(match name {
         "high_availability" => Box::new(HighAvailability::default()),
+        "sticky" => Box::new(Sticky::default()),
+        "sticky_preserving" => Box::new(Sticky::preserving()),
+        "legacy_sticky" => Box::new(LegacySticky::default()),
+        "legacy_sticky_preserving" => Box::new(LegacySticky::preserving()),
+        "fallback_prior" => Box::new(FallbackPrior::default()),
         _ => return None,
     })
 }
@@ -88,6 +95,20 @@ fn judge_client_assign(name: &str, which: impl Fn(&str) -> bool) -> Tally {
 fn high_availability_gives_the_originals_plans() {
     for name in ["scenarios.json.gz", "generated.json.gz"] {
         let tally = judge_client_assign(name, |assignor| assignor == "high_availability");
+        println!(
+            "{name} {} {} {:?} {:#?}",
+            tally.scenarios,
+            tally.expectations,
+            tally.unknown,
+            tally.failed.iter().take(20).collect::<Vec<_>>()
+        );
+    }
+}
+
+#[test]
+fn sticky_assignors_give_the_originals_plans() {
+    for name in ["scenarios.json.gz", "generated.json.gz"] {
+        let tally = judge_client_assign(name, |assignor| assignor != "high_availability");
         println!(
             "{name} {} {} {:?} {:#?}",
             tally.scenarios,

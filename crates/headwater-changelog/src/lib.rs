@@ -1,1 +1,29 @@
-//! Changelog writing, restore, positions and lag.
+//! Changelogs: where restoring a store begins, the restore loop itself, what an acknowledged
+//! changelog batch means for the stored position, and lag.
+//!
+//! A store's position in its changelog lies in the store itself
+//! ([`ChangelogPosition`](headwater_store::ChangelogPosition)) and is never ahead of the data. So a
+//! crash costs reading the changelog from there; [`restore_start`] lists the few cases in which the
+//! state has to be given up and read from the beginning. [`restore`] is the one loop that reads
+//! changelogs, for tasks that are about to run and, with another [`ApplyStep`], for global stores.
+
+mod acknowledgement;
+mod apply;
+mod blocking;
+mod committed;
+mod error;
+mod lag;
+mod restore;
+mod start;
+
+pub use acknowledgement::{Acknowledged, AcknowledgedOffsets, Gap};
+pub use apply::{Applied, ApplyStep, ChangelogStore, StoreStep, Stretch};
+pub use blocking::{Blocking, BlockingExt, InlineBlocking, Job, TokioBlocking};
+pub use committed::CommittedFilter;
+pub use error::ChangelogError;
+pub use lag::{Lag, lag};
+pub use restore::{
+    Limit, RestoreCommand, RestoreEnd, RestoreListener, RestoreOptions, RestorePartition,
+    RestoreTarget, restore,
+};
+pub use start::{RebuildReason, RestoreFacts, RestoreStart, restore_start, tombstone_retention_ms};

@@ -1,0 +1,459 @@
+//! Where the restore loop stands: what to fetch next, what to apply next, what has ended. No I/O.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use headwater_broker::{
+    BrokerError, FetchPartition, FetchRequest, FetchedData, FetchedPartition, NextStep,
+    TopicPartition,
+};
+use headwater_records::{Batches, RecordsError};
+use tokio::sync::mpsc;
+
+use super::{RestoreEnd, RestoreOptions, RestorePartition, RestoreTarget};
+use crate::{Applied, ApplyStep, ChangelogError, RebuildReason, Stretch};
+
+/// Stretches on their way to the step of their target.
+pub(super) struct ApplyPart<I, S> {
+    pub(super) id: I,
+    pub(super) step: S,
+    pub(super) stretches: Vec<Stretch>,
+}
+
+/// The step back from its work.
+pub(super) struct AppliedPart<I, S> {
+    pub(super) id: I,
+    /// Which changelogs were applied, up to where.
+    pub(super) reached: Vec<(usize, i64)>,
+    /// `None` when the step panicked.
+    pub(super) result: Option<(S, ApplyResult)>,
+}
+
+type ApplyResult = Result<Vec<Applied>, ChangelogError>;
+
+pub(super) struct Restorer<I, S> {
+    options: RestoreOptions,
+    ended: mpsc::UnboundedSender<RestoreEnd<I, S>>,
+    targets: BTreeMap<I, Target<S>>,
+    /// The last answer failed, in whole or in part.
+    pause: bool,
+}
+
+struct Target<S> {
+    changelogs: Vec<Changelog>,
+    /// `None` while it applies.
+    step: Option<S>,
+    pending: Vec<Stretch>,
+    pending_bytes: usize,
+    /// Why it ends before its changelogs do.
+    stopping: Option<Result<bool, ChangelogError>>,
+    /// Since when errors have been all it got.
+    failing_since: Option<Duration>,
+}
+
+struct Changelog {
+    partition: RestorePartition,
+    position: i64,
+    leader_epoch: Option<i32>,
+    max_bytes: usize,
+    phase: Phase,
+    restored: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// There may be more to read.
+    Reading,
+    /// What is left lies behind an open transaction.
+    Blocked,
+    /// The log reaches the end but the last answer had no batch for this changelog. If that came
+    /// because others filled the answer it means nothing; asked again without those it does.
+    SeemsEnded,
+    /// All is read, but not yet applied.
+    Read,
+    /// All is applied.
+    Applied,
+}
+
+/// A first guess at what one changelog gets of a fetch.
+const MIN_PARTITION_BYTES: usize = 64 * 1024;
+const MAX_PARTITION_BYTES: usize = 4 * 1024 * 1024;
+/// How long a fetch waits while nothing can be read: the end is behind an open transaction.
+const WAIT: Duration = Duration::from_millis(100);
+
+impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
+    pub(super) fn new(
+        options: RestoreOptions,
+        ended: mpsc::UnboundedSender<RestoreEnd<I, S>>,
+    ) -> Self {
+        Self { options, ended, targets: BTreeMap::new(), pause: false }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    pub(super) fn add(&mut self, target: RestoreTarget<I, S>) {
+        let RestoreTarget { id, changelogs, step } = target;
+        let listener = &self.options.listener;
+        let at_end_ms = self.options.clock.wall_ms();
+        let mut pending = Vec::new();
+        let changelogs: Vec<Changelog> = changelogs
+            .into_iter()
+            .enumerate()
+            .map(|(index, partition)| {
+                listener.on_restore_start(
+                    &partition.topic_partition,
+                    &partition.store,
+                    partition.start_offset,
+                    partition.end_offset,
+                );
+                let changelog = Changelog::new(partition);
+                if changelog.is_read() {
+                    pending.push(changelog.end_stretch(index, at_end_ms));
+                }
+                changelog
+            })
+            .collect();
+        let target = Target {
+            changelogs,
+            step: Some(step),
+            pending,
+            pending_bytes: 0,
+            stopping: None,
+            failing_since: None,
+        };
+        assert!(self.targets.insert(id, target).is_none(), "a target is restored once at a time");
+        self.end_if_done(id);
+    }
+
+    pub(super) fn stop(&mut self, id: I) {
+        if let Some(target) = self.targets.get_mut(&id) {
+            target.stop(Ok(false));
+            self.end_if_done(id);
+        }
+    }
+
+    /// The next fetch; without partitions when there is nothing to fetch. Also whether to pause
+    /// before it.
+    pub(super) fn next_request(&mut self) -> (FetchRequest, bool) {
+        let limit = self.options.pending_bytes;
+        let open = || {
+            self.targets
+                .values()
+                .filter(|target| target.stopping.is_none() && target.pending_bytes < limit)
+                .flat_map(|target| {
+                    target.changelogs.iter().filter(|changelog| !changelog.is_read())
+                })
+        };
+        // Those that seem ended are asked alone, so that an empty answer is a proof.
+        let only_ended = open().any(|changelog| changelog.phase == Phase::SeemsEnded);
+        let asked: Vec<&Changelog> = open()
+            .filter(|changelog| (changelog.phase == Phase::SeemsEnded) == only_ended)
+            .collect();
+        let share = (self.options.fetch_bytes / asked.len().max(1))
+            .clamp(MIN_PARTITION_BYTES, MAX_PARTITION_BYTES);
+        let partitions: Vec<FetchPartition> = asked
+            .iter()
+            .map(|changelog| FetchPartition {
+                topic_partition: changelog.partition.topic_partition.clone(),
+                offset: changelog.position,
+                max_bytes: share.max(changelog.max_bytes),
+            })
+            .collect();
+        let all_blocked = asked.iter().all(|changelog| changelog.phase == Phase::Blocked);
+        let max_wait = if all_blocked { WAIT } else { Duration::ZERO };
+        let max_bytes = partitions.iter().map(|partition| partition.max_bytes).sum();
+        let request =
+            FetchRequest { partitions, max_wait, max_bytes, isolation: self.options.isolation };
+        (request, std::mem::take(&mut self.pause))
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        request: &FetchRequest,
+        answer: Result<Vec<FetchedPartition>, BrokerError>,
+    ) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                for asked in &request.partitions {
+                    self.failed(&asked.topic_partition, error.clone());
+                }
+                return;
+            }
+        };
+        let nothing_at_all = answer
+            .iter()
+            .all(|part| part.outcome.as_ref().is_ok_and(|data| data.batches.is_empty()));
+        self.note_left_out(request, &answer);
+        for FetchedPartition { topic_partition, outcome } in answer {
+            match outcome {
+                Ok(data) => self.fetched(&topic_partition, data, nothing_at_all),
+                Err(error) => self.failed(&topic_partition, error),
+            }
+        }
+    }
+
+    /// Hands out the stretches of all targets whose step is free.
+    pub(super) fn start_applying(&mut self) -> impl Iterator<Item = ApplyPart<I, S>> {
+        self.targets.iter_mut().filter_map(|(&id, target)| {
+            if target.pending.is_empty() || target.stopping.is_some() {
+                return None;
+            }
+            let step = target.step.take()?;
+            target.pending_bytes = 0;
+            Some(ApplyPart { id, step, stretches: std::mem::take(&mut target.pending) })
+        })
+    }
+
+    pub(super) fn applied(&mut self, part: AppliedPart<I, S>) {
+        let AppliedPart { id, reached, result } = part;
+        let target = self.targets.get_mut(&id).expect("a target waits for its step");
+        match result {
+            None => {
+                let topic_partition = target.changelogs[0].partition.topic_partition.clone();
+                target.stop(Err(ChangelogError::Panicked { topic_partition }));
+                self.end(id);
+                return;
+            }
+            Some((step, Err(error))) => {
+                target.step = Some(step);
+                target.stop(Err(error));
+            }
+            Some((step, Ok(applied))) => {
+                target.step = Some(step);
+                for ((index, next_offset), applied) in reached.into_iter().zip(applied) {
+                    let changelog = &mut target.changelogs[index];
+                    changelog.applied(next_offset, applied, &self.options);
+                }
+            }
+        }
+        self.end_if_done(id);
+    }
+
+    /// A changelog that is not in the answer had no news, or no room: asked again, it will be.
+    fn note_left_out(&mut self, request: &FetchRequest, answer: &[FetchedPartition]) {
+        for asked in &request.partitions {
+            let answered = |part: &FetchedPartition| part.topic_partition == asked.topic_partition;
+            if !answer.iter().any(answered)
+                && let Some((id, index)) = self.find(&asked.topic_partition)
+                && let Some(target) = self.targets.get_mut(&id)
+            {
+                target.changelogs[index].phase = Phase::SeemsEnded;
+            }
+        }
+    }
+
+    fn fetched(&mut self, topic_partition: &TopicPartition, data: FetchedData, alone: bool) {
+        let Some((id, index)) = self.find(topic_partition) else { return };
+        let target = self.targets.get_mut(&id).expect("found just now");
+        target.failing_since = None;
+        let changelog = &mut target.changelogs[index];
+        let readable = match self.options.isolation {
+            headwater_broker::Isolation::ReadUncommitted => data.high_watermark,
+            headwater_broker::Isolation::ReadCommitted => data.last_stable_offset,
+        };
+        let bytes = data.batches.len();
+        let blocked = readable < changelog.partition.end_offset;
+        match changelog.advance(index, data) {
+            Ok(Some(stretch)) => {
+                target.pending_bytes += bytes;
+                target.pending.push(stretch);
+            }
+            Ok(None) if blocked => changelog.phase = Phase::Blocked,
+            Ok(None) if alone => {
+                changelog.position = changelog.partition.end_offset;
+                changelog.phase = Phase::Read;
+                target.pending.push(changelog.end_stretch(index, 0));
+            }
+            Ok(None) => changelog.phase = Phase::SeemsEnded,
+            Err(error) => target.stop(Err(error)),
+        }
+        if target.changelogs[index].is_read()
+            && let Some(stretch) = target.pending.last_mut()
+        {
+            stretch.at_end_ms = Some(self.options.clock.wall_ms());
+        }
+        self.end_if_done(id);
+    }
+
+    fn failed(&mut self, topic_partition: &TopicPartition, error: BrokerError) {
+        let Some((id, index)) = self.find(topic_partition) else { return };
+        let target = self.targets.get_mut(&id).expect("found just now");
+        let now = self.options.clock.monotonic();
+        let since = *target.failing_since.get_or_insert(now);
+        self.pause = true;
+        match error.next_step() {
+            NextStep::Retry if now.saturating_sub(since) < self.options.give_up_after => {
+                tracing::debug!(%topic_partition, %error, "restore tries again");
+            }
+            NextStep::ResetOffset => {
+                let reason = target.changelogs[index].out_of_range(&error);
+                let topic_partition = topic_partition.clone();
+                target.stop(Err(ChangelogError::Rebuild { topic_partition, reason }));
+            }
+            NextStep::Retry | NextStep::Rejoin | NextStep::ReplaceWriter | NextStep::Fail => {
+                let topic_partition = topic_partition.clone();
+                target.stop(Err(ChangelogError::Broker { topic_partition, source: error }));
+            }
+        }
+        self.end_if_done(id);
+    }
+
+    fn find(&self, topic_partition: &TopicPartition) -> Option<(I, usize)> {
+        self.targets.iter().find_map(|(&id, target)| {
+            let is_it = |changelog: &Changelog| {
+                changelog.partition.topic_partition == *topic_partition && !changelog.is_read()
+            };
+            target.changelogs.iter().position(is_it).map(|index| (id, index))
+        })
+    }
+
+    fn end_if_done(&mut self, id: I) {
+        let Some(target) = self.targets.get(&id) else { return };
+        let done = target.changelogs.iter().all(|changelog| changelog.phase == Phase::Applied);
+        if target.step.is_some() && (done || target.stopping.is_some()) {
+            self.end(id);
+        }
+    }
+
+    fn end(&mut self, id: I) {
+        let target = self.targets.remove(&id).expect("it is there until it ends");
+        let unfinished = |changelog: &&Changelog| changelog.phase != Phase::Applied;
+        for changelog in target.changelogs.iter().filter(unfinished) {
+            self.options.listener.on_restore_suspended(
+                &changelog.partition.topic_partition,
+                &changelog.partition.store,
+                changelog.restored,
+            );
+        }
+        let outcome = target.stopping.unwrap_or(Ok(true));
+        let end = RestoreEnd { id, step: target.step, outcome };
+        if self.ended.send(end).is_err() {
+            tracing::debug!(target = ?id, "nobody waits for the end of the restore any more");
+        }
+    }
+}
+
+impl<S> Target<S> {
+    /// The first reason counts.
+    fn stop(&mut self, outcome: Result<bool, ChangelogError>) {
+        self.stopping.get_or_insert(outcome);
+    }
+}
+
+impl Changelog {
+    fn new(partition: RestorePartition) -> Self {
+        let at_end = partition.start_offset >= partition.end_offset;
+        Self {
+            position: partition.start_offset,
+            leader_epoch: partition.leader_epoch,
+            max_bytes: 0,
+            phase: if at_end { Phase::Read } else { Phase::Reading },
+            restored: 0,
+            partition,
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(self.phase, Phase::Read | Phase::Applied)
+    }
+
+    /// A stretch without records that notes that the end is reached.
+    fn end_stretch(&self, changelog: usize, at_end_ms: i64) -> Stretch {
+        Stretch {
+            changelog,
+            batches: bytes::Bytes::new(),
+            aborted: Vec::new(),
+            from_offset: self.position,
+            next_offset: self.position,
+            leader_epoch: None,
+            at_end_ms: Some(at_end_ms),
+        }
+    }
+
+    /// Moves over fetched batches; `None` when there was no whole one.
+    fn advance(
+        &mut self,
+        changelog: usize,
+        data: FetchedData,
+    ) -> Result<Option<Stretch>, ChangelogError> {
+        let last = match last_batch(&data) {
+            Ok(last) => last,
+            Err(source) => {
+                let topic_partition = self.partition.topic_partition.clone();
+                return Err(ChangelogError::Records { topic_partition, source });
+            }
+        };
+        let Some((last_offset, epoch)) = last else {
+            if !data.batches.is_empty() {
+                self.max_bytes = data.batches.len().max(self.max_bytes).saturating_mul(2);
+            }
+            return Ok(None);
+        };
+        if let Some(stored) = self.leader_epoch
+            && epoch >= 0
+            && epoch < stored
+        {
+            let reason = RebuildReason::TruncatedEpoch { stored, found: epoch };
+            let topic_partition = self.partition.topic_partition.clone();
+            return Err(ChangelogError::Rebuild { topic_partition, reason });
+        }
+        let from_offset = self.position;
+        self.position = (last_offset + 1).min(self.partition.end_offset).max(from_offset);
+        let at_end = self.position >= self.partition.end_offset;
+        self.phase = if at_end { Phase::Read } else { Phase::Reading };
+        self.leader_epoch = (epoch >= 0).then_some(epoch).or(self.leader_epoch);
+        Ok(Some(Stretch {
+            changelog,
+            batches: data.batches,
+            aborted: data.aborted,
+            from_offset,
+            next_offset: self.position,
+            leader_epoch: (epoch >= 0).then_some(epoch),
+            at_end_ms: None,
+        }))
+    }
+
+    fn applied(&mut self, next_offset: i64, applied: Applied, options: &RestoreOptions) {
+        let RestorePartition { topic_partition, store, end_offset, .. } = &self.partition;
+        self.restored += applied.records;
+        if applied.without_key > 0 {
+            let count = applied.without_key;
+            tracing::warn!(%topic_partition, count, "records without key in the changelog skipped");
+        }
+        let remaining = u64::try_from(end_offset - next_offset).unwrap_or(0);
+        if applied.records > 0 {
+            options.listener.on_batch_restored(topic_partition, store, applied.records, remaining);
+        }
+        if self.phase == Phase::Read && next_offset >= *end_offset {
+            self.phase = Phase::Applied;
+            options.listener.on_restore_end(topic_partition, store, self.restored);
+        }
+    }
+
+    fn out_of_range(&self, error: &BrokerError) -> RebuildReason {
+        let next_offset = self.position;
+        match error {
+            BrokerError::OffsetOutOfRange { end_offset, .. } if next_offset > *end_offset => {
+                RebuildReason::TruncatedLog { next_offset, end_offset: *end_offset }
+            }
+            BrokerError::OffsetOutOfRange { log_start_offset, .. } => {
+                RebuildReason::DeletedPrefix { next_offset, log_start_offset: *log_start_offset }
+            }
+            _ => RebuildReason::DeletedPrefix { next_offset, log_start_offset: next_offset },
+        }
+    }
+}
+
+/// Last offset and leader epoch of the last whole batch.
+fn last_batch(data: &FetchedData) -> Result<Option<(i64, i32)>, RecordsError> {
+    let mut last = None;
+    for batch in Batches::new(data.batches.clone()) {
+        let batch = batch?;
+        last = Some((batch.header().last_offset, batch.header().leader_epoch));
+    }
+    Ok(last)
+}

@@ -359,7 +359,8 @@ impl TopologyBuilder {
     ///
     /// # Errors
     /// If co-partitioned repartition topics have different fixed numbers of partitions, a
-    /// co-partitioned source is unknown, or tasks' nodes hang on a global store's processor.
+    /// co-partitioned source is unknown, tasks' nodes hang on a global store's processor, or a
+    /// store's source topic is read by another sub-topology or by none.
     pub fn build(&self, application_id: &str) -> Result<Topology, TopologyError> {
         topology::assemble(self, application_id)
     }

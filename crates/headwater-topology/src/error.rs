@@ -46,8 +46,8 @@ pub enum TopologyError {
         /// The topic.
         topic: String,
     },
-    /// A topic pattern that cannot be read. The syntax is that of the `regex-lite` crate: Java's
-    /// without look-around, back references and possessive quantifiers.
+    /// A topic pattern that cannot be read; what can is described at
+    /// [`Topics::Pattern`](crate::Topics::Pattern).
     #[error("invalid topic pattern {pattern:?} of source {source_name}: {problem}")]
     BadPattern {
         /// Name of the source.
@@ -213,6 +213,16 @@ pub enum TopologyError {
     UnknownSource {
         /// Its name.
         source_name: String,
+    },
+    /// A source topic that is to serve as changelog, but that the store's sub-topology does not read.
+    #[error(
+        "topic {topic} cannot be the changelog of store {store}: no source of the store's sub-topology reads it"
+    )]
+    ChangelogNotASource {
+        /// The store.
+        store: String,
+        /// The topic, without application id.
+        topic: String,
     },
     /// A topic that the patterns of two sources match.
     #[error(

@@ -8,8 +8,8 @@ pub enum Topics {
     /// These topics.
     Named(Vec<String>),
     /// Every topic whose whole name matches this regular expression. The syntax is that of the
-    /// `regex-lite` crate: Java's, without look-around, back references, possessive quantifiers and
-    /// `\p{..}` classes.
+    /// `regex-lite` crate, which is Java's except for this: look-around, back references and
+    /// `\p{..}` are refused; a possessive quantifier such as `a++` is a plain one repeated.
     Pattern(String),
 }
 

@@ -1,6 +1,7 @@
 //! State stores, as far as the graph needs to know them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A state store: its name and what decides over its changelog. Serdes and behaviour are attached
 /// elsewhere, by name.
@@ -99,4 +100,38 @@ pub enum StoreKind {
     StreamTableJoinBuffer,
     /// Subscriptions of a foreign-key join.
     ForeignKeySubscription,
+}
+
+impl fmt::Display for StoreKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KeyValue => f.write_str("key-value store"),
+            Self::TimestampedKeyValue => f.write_str("timestamped key-value store"),
+            Self::Lru { max_entries } => write!(f, "LRU store of {max_entries} entries"),
+            Self::Versioned { history_retention_ms, segment_interval_ms: None } => {
+                write!(f, "versioned store with {history_retention_ms} ms of history")
+            }
+            Self::Versioned { history_retention_ms, segment_interval_ms: Some(interval_ms) } => {
+                write!(
+                    f,
+                    "versioned store with {history_retention_ms} ms of history in segments of {interval_ms} ms"
+                )
+            }
+            Self::Window { retention_ms, window_size_ms, retain_duplicates, timestamped } => {
+                let timestamped = if *timestamped { "timestamped " } else { "" };
+                let duplicates = if *retain_duplicates { ", with duplicates" } else { "" };
+                write!(
+                    f,
+                    "{timestamped}store of {window_size_ms} ms windows kept for {retention_ms} ms{duplicates}"
+                )
+            }
+            Self::Session { retention_ms } => {
+                write!(f, "store of sessions kept for {retention_ms} ms")
+            }
+            Self::OuterJoin => f.write_str("store of unmatched records of an outer join"),
+            Self::SuppressBuffer => f.write_str("suppress buffer"),
+            Self::StreamTableJoinBuffer => f.write_str("buffer of a stream-table join"),
+            Self::ForeignKeySubscription => f.write_str("subscriptions of a foreign-key join"),
+        }
+    }
 }

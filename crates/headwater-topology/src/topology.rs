@@ -333,6 +333,7 @@ pub(crate) fn assemble(
         })
         .collect();
     check_global_parts(&nodes, &global_stores)?;
+    check_source_changelogs(draft, &nodes, &stores)?;
 
     let ids = nodes.iter().map(|node| (node.name.clone(), node.id)).collect();
     let mut inner = Inner {
@@ -528,6 +529,24 @@ fn check_global_parts(nodes: &[Node], global_stores: &[GlobalStore]) -> Result<(
                     store: global.spec.name.clone(),
                     node: node.name.clone(),
                 });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_source_changelogs(
+    draft: &TopologyBuilder,
+    nodes: &[Node],
+    stores: &[Store],
+) -> Result<(), TopologyError> {
+    for store in stores.iter().filter(|store| store.subtopology.is_some()) {
+        if let Some(Changelog { topic, is_source_topic: true }) = &store.changelog {
+            let mut readers = nodes.iter().filter(|node| source_topics(&node.kind).contains(topic));
+            if readers.all(|node| Some(node.subtopology) != store.subtopology) {
+                let store = store.spec.name.clone();
+                let topic = draft.source_changelogs[&store].clone();
+                return Err(TopologyError::ChangelogNotASource { store, topic });
             }
         }
     }

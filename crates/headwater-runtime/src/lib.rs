@@ -1,1 +1,27 @@
 //! Tasks, stream threads and the instance.
+//!
+//! [`process`] is the way of a record through a task: what nodes see ([`Cx`]) and what a topology's
+//! behaviour is made of ([`Program`]). [`Worker`] is a stream thread's work as a plain struct: it is
+//! told by messages ([`ToWorker`]), works when [`Worker::step`] is called, and answers by messages
+//! ([`FromWorker`]). Whoever calls it owns time, threads and I/O.
+
+pub mod process;
+mod task;
+mod worker;
+
+pub use process::{
+    CachedUpdate, Cx, DropCounts, DropReason, ExceptionHandler, ExtractedTime, Failure,
+    FailureKind, FlushListener, Handlers, Headers, NodeIndex, OffsetReset, ProcessorProgram,
+    ProcessorSlot, ProcessorSupplier, Program, PunctuationToken, PunctuationType, RawRecord,
+    Reaction, RecordPosition, SinkProgram, SinkSlot, SourceNode, SourceProgram, StoreBackendChoice,
+    StoreCursor, StoreProgram, StoreSlot, TaskError, TaskProcessor, UserError, UserPanic,
+    dead_letter, log_and_continue, log_and_fail,
+};
+pub use task::{
+    Behind, Choice, IllegalTransition, InputFacts, InputStart, MaxTaskIdle, NewTask,
+    OffsetMetadata, StorePlace, TaskEvent, TaskState, TaskWatch, UnreadableMetadata, choose,
+};
+pub use worker::{
+    ClosedTask, CommittedTask, FetchedInput, FromWorker, Now, OutputLimits, Partitioning,
+    SealedCommit, SealedStorage, SealedTask, Step, ToWorker, Worker, WorkerConfig, WorkerCounts,
+};

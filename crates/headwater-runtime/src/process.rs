@@ -1,0 +1,30 @@
+//! The way of a record through a task: what nodes see and may do.
+
+mod cx;
+mod dead_letter;
+mod drops;
+mod error;
+mod handler;
+mod headers;
+mod program;
+mod punctuation;
+mod slots;
+pub(crate) mod store;
+
+pub use cx::{Cx, StoreCursor};
+pub use drops::{DropCounts, DropReason};
+pub use error::{FailureKind, RecordPosition, TaskError, UserError, UserPanic};
+pub use handler::{
+    ExceptionHandler, Failure, Handlers, Reaction, dead_letter, log_and_continue, log_and_fail,
+};
+pub use headers::Headers;
+pub use program::{
+    CachedUpdate, ExtractedTime, FlushListener, NegativeTimestamp, OffsetReset, ProcessorProgram,
+    ProcessorSupplier, Program, RawRecord, SinkProgram, SourceNode, SourceProgram,
+    StoreBackendChoice, StoreProgram, TaskProcessor,
+};
+pub use punctuation::{DuePunctuation, PunctuationToken, PunctuationType, Punctuations};
+pub use slots::{NodeIndex, ProcessorSlot, SinkSlot, StoreSlot};
+
+pub(crate) use cx::Origin;
+pub(crate) use dead_letter::dead_letter_headers;

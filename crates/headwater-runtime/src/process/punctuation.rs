@@ -1,0 +1,186 @@
+//! When punctuations are due (feature row R14). Pure: times come in as values.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::process::ProcessorSlot;
+
+/// Which time drives a punctuation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PunctuationType {
+    /// The highest timestamp the task has seen. First due as soon as there is data, then at
+    /// multiples of the interval.
+    StreamTime,
+    /// The wall clock. First due one interval after scheduling.
+    WallClockTime,
+}
+
+/// Names one schedule, for cancelling it and for telling several apart in a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PunctuationToken(u32);
+
+/// A punctuation that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DuePunctuation {
+    /// The processor to call.
+    pub processor: ProcessorSlot,
+    /// The schedule.
+    pub token: PunctuationToken,
+    /// The time it is called with: now, not the time it was planned for.
+    pub timestamp: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Schedule {
+    // First field: the heap is ordered by it, ties by the order of scheduling.
+    next: i64,
+    token: PunctuationToken,
+    processor: ProcessorSlot,
+    interval: i64,
+}
+
+/// The schedules of a task for one kind of time.
+#[derive(Debug, Default)]
+struct Queue {
+    heap: BinaryHeap<Reverse<Schedule>>,
+}
+
+impl Queue {
+    fn next(&self) -> i64 {
+        self.heap.peek().map_or(i64::MAX, |Reverse(schedule)| schedule.next)
+    }
+
+    fn take_due(&mut self, now: i64) -> Option<DuePunctuation> {
+        if self.next() > now {
+            return None;
+        }
+        let Reverse(mut schedule) = self.heap.pop()?;
+        let due =
+            DuePunctuation { processor: schedule.processor, token: schedule.token, timestamp: now };
+        schedule.next = next_after(schedule.next, schedule.interval, now);
+        self.heap.push(Reverse(schedule));
+        Some(due)
+    }
+
+    fn cancel(&mut self, token: PunctuationToken) -> bool {
+        let before = self.heap.len();
+        self.heap.retain(|Reverse(schedule)| schedule.token != token);
+        self.heap.len() != before
+    }
+}
+
+/// All schedules of a task.
+#[derive(Debug, Default)]
+pub struct Punctuations {
+    stream_time: Queue,
+    wall_clock: Queue,
+    last_token: u32,
+}
+
+impl Punctuations {
+    /// Adds a schedule. `wall_ms` is the wall-clock time now; `interval_ms` at least 1.
+    pub fn schedule(
+        &mut self,
+        processor: ProcessorSlot,
+        kind: PunctuationType,
+        interval_ms: i64,
+        wall_ms: i64,
+    ) -> PunctuationToken {
+        self.last_token += 1;
+        let token = PunctuationToken(self.last_token);
+        let interval = interval_ms.max(1);
+        let next = match kind {
+            PunctuationType::StreamTime => 0,
+            PunctuationType::WallClockTime => wall_ms.saturating_add(interval),
+        };
+        let schedule = Schedule { next, token, processor, interval };
+        self.queue(kind).heap.push(Reverse(schedule));
+        token
+    }
+
+    /// Ends a schedule; says whether it was there.
+    pub fn cancel(&mut self, token: PunctuationToken) -> bool {
+        self.stream_time.cancel(token) || self.wall_clock.cancel(token)
+    }
+
+    /// When the next stream-time punctuation is due; the far future when there is none.
+    pub fn next_stream_time(&self) -> i64 {
+        self.stream_time.next()
+    }
+
+    /// When the next wall-clock punctuation is due; the far future when there is none.
+    pub fn next_wall_ms(&self) -> i64 {
+        self.wall_clock.next()
+    }
+
+    /// Takes the next punctuation that is due, and plans its following one: missed ones are
+    /// skipped, the alignment stays.
+    pub fn take_due(&mut self, kind: PunctuationType, now: i64) -> Option<DuePunctuation> {
+        self.queue(kind).take_due(now)
+    }
+
+    fn queue(&mut self, kind: PunctuationType) -> &mut Queue {
+        match kind {
+            PunctuationType::StreamTime => &mut self.stream_time,
+            PunctuationType::WallClockTime => &mut self.wall_clock,
+        }
+    }
+}
+
+fn next_after(planned: i64, interval: i64, now: i64) -> i64 {
+    let missed = now.saturating_sub(planned).max(0) / interval;
+    planned.saturating_add(interval.saturating_mul(missed.saturating_add(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PunctuationType, Punctuations, next_after};
+    use crate::process::ProcessorSlot;
+
+    fn due(punctuations: &mut Punctuations, kind: PunctuationType, now: i64) -> Vec<i64> {
+        std::iter::from_fn(|| punctuations.take_due(kind, now)).map(|due| due.timestamp).collect()
+    }
+
+    #[test]
+    fn stream_time_is_due_at_once_then_aligned() {
+        let mut punctuations = Punctuations::default();
+        let kind = PunctuationType::StreamTime;
+        punctuations.schedule(ProcessorSlot(0), kind, 10, 1_000);
+        assert_eq!(due(&mut punctuations, kind, 3), [3]);
+        assert!(due(&mut punctuations, kind, 9).is_empty());
+        assert_eq!(due(&mut punctuations, kind, 10), [10]);
+        assert_eq!(due(&mut punctuations, kind, 47), [47], "missed ones are skipped");
+        assert_eq!(punctuations.next_stream_time(), 50);
+    }
+
+    #[test]
+    fn wall_clock_is_due_after_one_interval() {
+        let mut punctuations = Punctuations::default();
+        let kind = PunctuationType::WallClockTime;
+        let token = punctuations.schedule(ProcessorSlot(0), kind, 10, 1_003);
+        assert_eq!(punctuations.next_wall_ms(), 1_013);
+        assert!(due(&mut punctuations, kind, 1_012).is_empty());
+        assert_eq!(due(&mut punctuations, kind, 1_014), [1_014]);
+        assert_eq!(punctuations.next_wall_ms(), 1_023);
+        assert!(punctuations.cancel(token));
+        assert!(!punctuations.cancel(token));
+        assert_eq!(punctuations.next_wall_ms(), i64::MAX);
+    }
+
+    #[test]
+    fn equal_times_keep_the_order_of_scheduling() {
+        let mut punctuations = Punctuations::default();
+        let kind = PunctuationType::StreamTime;
+        let first = punctuations.schedule(ProcessorSlot(7), kind, 5, 0);
+        let second = punctuations.schedule(ProcessorSlot(3), kind, 5, 0);
+        let order: Vec<_> =
+            std::iter::from_fn(|| punctuations.take_due(kind, 0)).map(|due| due.token).collect();
+        assert_eq!(order, [first, second]);
+    }
+
+    #[test]
+    fn extreme_times_do_not_overflow() {
+        assert_eq!(next_after(0, 1, i64::MAX), i64::MAX);
+        assert_eq!(next_after(i64::MAX, i64::MAX, i64::MAX), i64::MAX);
+    }
+}

@@ -1,0 +1,59 @@
+//! What a task owns apart from its inputs: stores, processors, schedules, counters.
+
+use std::fmt;
+use std::sync::Arc;
+
+use headwater_store::{MetaUpdate, TaskStorage};
+use headwater_topology::TaskId;
+
+use crate::process::store::TaskStore;
+use crate::process::{DropCounts, Headers, Program, Punctuations, TaskProcessor};
+use crate::task::TaskWatch;
+use crate::worker::TopicIndex;
+
+/// The mutable state that nodes reach through [`Cx`](crate::Cx).
+pub(crate) struct TaskCore {
+    pub(crate) id: TaskId,
+    pub(crate) application_id: Arc<str>,
+    pub(crate) program: Arc<Program>,
+    pub(crate) stores: Vec<TaskStore>,
+    /// One for each backend the stores use. Empty while a commit is under way: then their write
+    /// halves travel with it.
+    pub(crate) storages: Vec<Box<dyn TaskStorage>>,
+    pub(crate) processors: Vec<Option<Box<dyn TaskProcessor>>>,
+    pub(crate) sinks: Vec<TopicIndex>,
+    pub(crate) punctuations: Punctuations,
+    /// Highest timestamp seen; −1 before the first record.
+    pub(crate) stream_time: i64,
+    /// Headers of the record being processed.
+    pub(crate) headers: Headers,
+    pub(crate) commit_requested: bool,
+    /// Whether anything happened since the last commit.
+    pub(crate) commit_needed: bool,
+    pub(crate) watch: Arc<TaskWatch>,
+    pub(crate) drops: DropCounts,
+    /// Operators' stream times changed since the last commit, to be stored with the data.
+    pub(crate) meta: Vec<MetaUpdate>,
+}
+
+impl TaskCore {
+    /// Bytes written to stores since the last commit.
+    pub(crate) fn uncommitted_bytes(&self) -> usize {
+        self.stores.iter().map(|store| store.overlay.uncommitted_bytes()).sum()
+    }
+
+    /// Bytes of the record cache that this task's stores hold.
+    pub(crate) fn cache_bytes(&self) -> usize {
+        self.stores.iter().map(|store| store.overlay.cache_bytes()).sum()
+    }
+}
+
+impl fmt::Debug for TaskCore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskCore")
+            .field("id", &self.id)
+            .field("stores", &self.stores)
+            .field("stream_time", &self.stream_time)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,137 @@
+//! One input partition of a task: what is buffered, and how far it has been processed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use headwater_broker::TopicPartition;
+use headwater_records::{BatchRecords, Cursor};
+
+use crate::process::{NodeIndex, SourceNode};
+use crate::task::choice::{Behind, InputFacts};
+use crate::worker::FetchedInput;
+
+/// What is known of an input when its task is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputStart {
+    /// The partition.
+    pub topic_partition: TopicPartition,
+    /// The first offset to process.
+    pub offset: i64,
+    /// Highest timestamp of the partition so far; −1 when none is known.
+    pub partition_time: i64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) topic_partition: TopicPartition,
+    pub(crate) source: Arc<dyn SourceNode>,
+    pub(crate) node: NodeIndex,
+    buffered: VecDeque<Buffered>,
+    /// Timestamp of the next record, when it has been looked at.
+    pub(crate) head: Option<Head>,
+    /// The next offset to process: what a commit commits.
+    pub(crate) position: i64,
+    /// Where the next fetch begins.
+    next_offset: i64,
+    /// End of the partition at the last fetch; `None` before the first.
+    end_offset: Option<i64>,
+    pub(crate) partition_time: i64,
+    /// Bytes of batches processed to the end, to be reported.
+    consumed_bytes: usize,
+}
+
+/// The next record of an input, looked at but not taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub(crate) timestamp: i64,
+}
+
+#[derive(Debug)]
+struct Buffered {
+    records: BatchRecords,
+    cursor: Cursor,
+    /// What this batch pins, counted with its fetch.
+    bytes: usize,
+}
+
+impl Input {
+    pub(crate) fn new(start: InputStart, source: Arc<dyn SourceNode>, node: NodeIndex) -> Self {
+        Self {
+            topic_partition: start.topic_partition,
+            source,
+            node,
+            buffered: VecDeque::new(),
+            head: None,
+            position: start.offset,
+            next_offset: start.offset,
+            end_offset: None,
+            partition_time: start.partition_time,
+            consumed_bytes: 0,
+        }
+    }
+
+    /// Takes in what a fetch brought.
+    pub(crate) fn add(&mut self, fetched: FetchedInput) {
+        self.next_offset = fetched.next_offset;
+        self.end_offset = Some(fetched.end_offset);
+        let batches = fetched.batches.len().max(1);
+        let share = fetched.bytes / batches;
+        let mut rest = fetched.bytes;
+        let count = fetched.batches.len();
+        for (index, records) in fetched.batches.into_iter().enumerate() {
+            let bytes = if index + 1 == count { rest } else { share };
+            rest -= bytes;
+            let cursor = records.cursor();
+            self.buffered.push_back(Buffered { records, cursor, bytes });
+        }
+        if count == 0 {
+            self.consumed_bytes += fetched.bytes;
+        }
+        if self.buffered.is_empty() {
+            self.position = self.next_offset;
+        }
+    }
+
+    /// The batch being read, for one slice of work, and its place.
+    pub(crate) fn take_batch(&mut self) -> Option<(BatchRecords, Cursor)> {
+        let buffered = self.buffered.front_mut()?;
+        Some((buffered.records.clone(), buffered.cursor.clone()))
+    }
+
+    /// Puts the place in the batch back.
+    pub(crate) fn keep_cursor(&mut self, cursor: Cursor) {
+        if let Some(buffered) = self.buffered.front_mut() {
+            buffered.cursor = cursor;
+        }
+    }
+
+    /// The first batch is processed to the end.
+    pub(crate) fn finish_batch(&mut self) {
+        if let Some(done) = self.buffered.pop_front() {
+            self.consumed_bytes += done.bytes;
+            self.position = self.position.max(done.records.header().last_offset + 1);
+        }
+        if self.buffered.is_empty() {
+            self.position = self.next_offset;
+        }
+    }
+
+    pub(crate) fn facts(&self) -> InputFacts {
+        let behind = match self.end_offset {
+            None => Behind::Unknown,
+            Some(end) if self.next_offset < end => Behind::Records,
+            Some(_) => Behind::Nothing,
+        };
+        InputFacts { head: self.head.map(|head| head.timestamp), behind }
+    }
+
+    /// Bytes released since the last call.
+    pub(crate) fn take_consumed(&mut self) -> usize {
+        std::mem::take(&mut self.consumed_bytes)
+    }
+
+    /// Bytes still pinned or not yet reported.
+    pub(crate) fn pinned_bytes(&self) -> usize {
+        self.consumed_bytes + self.buffered.iter().map(|buffered| buffered.bytes).sum::<usize>()
+    }
+}

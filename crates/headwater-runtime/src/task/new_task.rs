@@ -1,0 +1,152 @@
+//! What a stream thread needs to run a task: handed over when its state is restored.
+
+use std::fmt;
+use std::sync::Arc;
+
+use headwater_broker::TopicPartition;
+use headwater_store::{
+    CacheFlush, Caching, OldValues, Overlay, OverlayOptions, SpaceId, StoreError, TaskStorage,
+};
+use headwater_topology::TaskId;
+
+use crate::process::store::{StoreCache, StoreChangelog, TaskStore, ValueLayout};
+use crate::process::{DropCounts, Headers, Program, Punctuations, StoreProgram};
+use crate::task::input::{Input, InputStart};
+use crate::task::{Task, TaskCore, TaskWatch};
+use crate::worker::ThreadCore;
+
+/// Where a store of a task lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StorePlace {
+    /// Which of the task's storages.
+    pub storage: usize,
+    /// Its space there.
+    pub space: SpaceId,
+}
+
+/// A restored task on its way to a stream thread.
+pub struct NewTask {
+    /// Its id.
+    pub id: TaskId,
+    /// The application.
+    pub application_id: Arc<str>,
+    /// What it runs.
+    pub program: Arc<Program>,
+    /// Its input partitions, with where to begin.
+    pub inputs: Vec<InputStart>,
+    /// Its storages, one for each backend its stores use.
+    pub storages: Vec<Box<dyn TaskStorage>>,
+    /// Where each of the program's stores lies, in their order.
+    pub stores: Vec<StorePlace>,
+    /// Bytes of clean entries that the stores may keep for reading, all together.
+    pub read_cache_bytes: usize,
+    /// Where the task can be seen at work.
+    pub watch: Arc<TaskWatch>,
+}
+
+impl NewTask {
+    /// Opens the spaces of a program's stores. `storage_of` says which of the storages a store
+    /// belongs to.
+    ///
+    /// # Errors
+    /// What the backends report.
+    pub fn open_places(
+        program: &Program,
+        storages: &mut [Box<dyn TaskStorage>],
+        storage_of: impl Fn(&StoreProgram) -> usize,
+    ) -> Result<Vec<StorePlace>, StoreError> {
+        program
+            .stores
+            .iter()
+            .map(|store| {
+                let storage = storage_of(store);
+                let space = storages[storage].space(&store.spec.name)?;
+                Ok(StorePlace { storage, space })
+            })
+            .collect()
+    }
+
+    /// Sets the task up on its thread.
+    pub(crate) fn build(self, thread: &mut ThreadCore) -> Task {
+        let program = self.program;
+        let read_cache_bytes = self.read_cache_bytes / self.stores.len().max(1);
+        let stores = program.stores.iter().zip(&self.stores).map(|(store, place)| {
+            build_store(self.id, store, *place, &self.storages, thread, read_cache_bytes)
+        });
+        let stores = stores.collect();
+        let sinks = program.sinks.iter().map(|sink| thread.output_topic(&sink.topic)).collect();
+        let inputs: Vec<Input> = self
+            .inputs
+            .into_iter()
+            .map(|start| {
+                let source = program
+                    .sources
+                    .iter()
+                    .find(|source| source.topics.contains(&start.topic_partition.topic))
+                    .expect("an input belongs to a source of its sub-topology");
+                Input::new(start, Arc::clone(&source.source), source.node)
+            })
+            .collect();
+        let stream_time = inputs.iter().map(|input| input.partition_time).max().unwrap_or(-1);
+        let processors = program.processors.iter().map(|_| None).collect();
+        let core = TaskCore {
+            id: self.id,
+            application_id: self.application_id,
+            stores,
+            storages: self.storages,
+            processors,
+            sinks,
+            punctuations: Punctuations::default(),
+            stream_time,
+            headers: Headers::new(),
+            commit_requested: false,
+            commit_needed: false,
+            watch: self.watch,
+            drops: DropCounts::default(),
+            meta: Vec::new(),
+            program,
+        };
+        Task::new(core, inputs)
+    }
+}
+
+fn build_store(
+    task: TaskId,
+    store: &StoreProgram,
+    place: StorePlace,
+    storages: &[Box<dyn TaskStorage>],
+    thread: &mut ThreadCore,
+    read_cache_bytes: usize,
+) -> TaskStore {
+    // Without any cache memory caching would only reorder; Kafka Streams leaves it out then
+    // (feature row D23).
+    let cached = store.spec.caching && thread.cache_bytes_max > 0;
+    let caching = match (&store.flush, cached) {
+        (_, false) => Caching::Off,
+        (None, true) => Caching::On(OldValues::Unread),
+        (Some(_), true) => Caching::On(OldValues::All),
+    };
+    let name: Arc<str> = Arc::from(store.spec.name.as_str());
+    let reader = storages[place.storage].reader();
+    let options = OverlayOptions { caching, read_cache_bytes };
+    let overlay = Overlay::new(store.spec.name.as_str(), place.space, reader, options);
+    let layout = ValueLayout::of(&store.spec.kind);
+    let mut built = TaskStore::new(name, layout, overlay, place.storage);
+    built.changelog = store.changelog.as_ref().map(|topic| StoreChangelog {
+        topic: thread.output_topic(topic),
+        topic_partition: TopicPartition::new(topic.clone(), task.partition.cast_signed()),
+        written: !store.source_is_changelog,
+    });
+    built.cache =
+        cached.then(|| StoreCache { listener: store.flush.clone(), flush: CacheFlush::default() });
+    built
+}
+
+impl fmt::Debug for NewTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewTask")
+            .field("id", &self.id)
+            .field("inputs", &self.inputs)
+            .finish_non_exhaustive()
+    }
+}

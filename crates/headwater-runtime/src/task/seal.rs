@@ -1,0 +1,67 @@
+//! What a commit takes out of a task, and what it brings back.
+
+use headwater_broker::OffsetCommit;
+use headwater_store::{StoreError, TaskStorage, WriteBatch};
+
+use crate::task::{OffsetMetadata, Task};
+use crate::worker::{SealedStorage, SealedTask};
+
+impl Task {
+    /// Seals everything since the last commit. The caches are flushed before.
+    ///
+    /// # Errors
+    /// When a seal is in flight already or a cache is not flushed: bugs.
+    pub(crate) fn seal(&mut self) -> Result<SealedTask, StoreError> {
+        let core = &mut self.core;
+        let mut sealed: Vec<SealedStorage> = std::mem::take(&mut core.storages)
+            .into_iter()
+            .map(|storage| SealedStorage {
+                storage,
+                batch: WriteBatch::new(),
+                changelogs: Vec::new(),
+                meta: Vec::new(),
+            })
+            .collect();
+        for store in &mut core.stores {
+            let into = &mut sealed[store.storage];
+            store.overlay.seal(&mut into.batch)?;
+            into.changelogs.extend(
+                store.changelog.as_ref().map(|changelog| changelog.topic_partition.clone()),
+            );
+        }
+        if let Some(first) = sealed.first_mut() {
+            first.meta = std::mem::take(&mut core.meta);
+        }
+        core.commit_needed = false;
+        core.commit_requested = false;
+        let offsets = self.inputs.iter().map(|input| {
+            let metadata = OffsetMetadata {
+                partition_time: input.partition_time,
+                ..OffsetMetadata::default()
+            };
+            OffsetCommit {
+                topic_partition: input.topic_partition.clone(),
+                offset: input.position,
+                metadata: metadata.encode(),
+            }
+        });
+        Ok(SealedTask { task: core.id, offsets: offsets.collect(), storages: sealed })
+    }
+
+    /// The commit is done: its writes are in the backends.
+    pub(crate) fn release(&mut self, storages: Vec<Box<dyn TaskStorage>>) {
+        self.core.storages = storages;
+        for store in &mut self.core.stores {
+            store.overlay.release();
+        }
+    }
+
+    /// Gives up everything since the last commit that is done, and ends the user's processors.
+    /// What is left are the storages.
+    pub(crate) fn dismantle(mut self) -> Vec<Box<dyn TaskStorage>> {
+        for processor in self.core.processors.iter_mut().flatten() {
+            processor.close();
+        }
+        std::mem::take(&mut self.core.storages)
+    }
+}

@@ -1,0 +1,446 @@
+//! A stream thread's work, as a plain struct: told by messages, driven by [`Worker::step`].
+
+mod messages;
+mod outputs;
+mod thread_core;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_broker::{ProduceBatch, TopicName};
+use headwater_topology::TaskId;
+
+pub use messages::{
+    ClosedTask, CommittedTask, FetchedInput, FromWorker, Now, SealedCommit, SealedStorage,
+    SealedTask, ToWorker,
+};
+pub use outputs::{OutputLimits, Partitioning};
+
+pub(crate) use outputs::{AppendError, Outputs, TopicIndex};
+pub(crate) use thread_core::ThreadCore;
+
+use crate::process::{DropCounts, Handlers, TaskError};
+use crate::task::{Choice, Input, MaxTaskIdle, NewTask, Task};
+
+/// Settings of a stream thread.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// Time between two commits.
+    pub commit_interval: Duration,
+    /// How long a task waits for an input that is at its end.
+    pub max_task_idle: MaxTaskIdle,
+    /// Memory of this thread's record caches; 0 switches caching off.
+    pub cache_bytes_max: usize,
+    /// Uncommitted writes of this thread's stores before it commits early.
+    pub uncommitted_bytes_max: usize,
+    /// Bytes handed over and not yet acknowledged before the thread waits.
+    pub unacknowledged_bytes_max: usize,
+    /// Records of a task before the next task's turn.
+    pub slice_records: usize,
+    /// Limits of output batches.
+    pub outputs: OutputLimits,
+    /// What to do with failures.
+    pub handlers: Handlers,
+    /// How many partitions each output topic has: sinks, changelogs, dead-letter topics.
+    pub partition_counts: Arc<BTreeMap<TopicName, i32>>,
+}
+
+impl Default for WorkerConfig {
+    /// Kafka Streams' defaults where it has the setting.
+    fn default() -> Self {
+        Self {
+            commit_interval: Duration::from_secs(30),
+            max_task_idle: MaxTaskIdle::AtMost(Duration::ZERO),
+            cache_bytes_max: 10 * 1024 * 1024,
+            uncommitted_bytes_max: 64 * 1024 * 1024,
+            unacknowledged_bytes_max: 16 * 1024 * 1024,
+            slice_records: 1_000,
+            outputs: OutputLimits::default(),
+            handlers: Handlers::default(),
+            partition_counts: Arc::default(),
+        }
+    }
+}
+
+/// What a thread does after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Step again: there is work.
+    Again,
+    /// Nothing to do before this monotonic time, unless a message comes.
+    WaitUntil(Duration),
+    /// Nothing to do until a message comes.
+    Wait,
+}
+
+/// How many records a thread has processed and dropped, all tasks it ever had together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerCounts {
+    /// Records processed.
+    pub processed: u64,
+    /// Commits done.
+    pub commits: u64,
+}
+
+/// A stream thread's tasks and how it works on them. One thread owns it.
+#[derive(Debug)]
+pub struct Worker {
+    config: WorkerConfig,
+    thread: ThreadCore,
+    tasks: BTreeMap<TaskId, Slot>,
+    /// Tasks in the order of their next turns.
+    turns: VecDeque<TaskId>,
+    messages: Vec<FromWorker>,
+    unacknowledged_bytes: usize,
+    commit: Commit,
+    commit_wanted: bool,
+    paused: bool,
+    counts: WorkerCounts,
+}
+
+#[derive(Debug)]
+struct Slot {
+    task: Task,
+    leaving: Leaving,
+    /// Its storages are with the commit that is under way.
+    sealed: bool,
+}
+
+/// Whether and how a task is about to leave the thread.
+#[derive(Debug)]
+enum Leaving {
+    No,
+    /// After a commit.
+    Clean,
+    /// Without one.
+    Dropped,
+    /// Without one, for this reason.
+    Failed(TaskError),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Commit {
+    /// None under way; the last one began then.
+    Idle { last: Duration },
+    /// Under way since then.
+    Sealed { since: Duration },
+}
+
+impl Worker {
+    /// A thread without tasks.
+    pub fn new(config: WorkerConfig, now: Now) -> Self {
+        let thread = ThreadCore::new(&config, config.outputs, now);
+        Self {
+            config,
+            thread,
+            tasks: BTreeMap::new(),
+            turns: VecDeque::new(),
+            messages: Vec::new(),
+            unacknowledged_bytes: 0,
+            commit: Commit::Idle { last: now.monotonic },
+            commit_wanted: false,
+            paused: false,
+            counts: WorkerCounts::default(),
+        }
+    }
+
+    /// Takes a message in. Little is done here; [`step`](Self::step) acts on it.
+    pub fn handle(&mut self, message: ToWorker) {
+        match message {
+            ToWorker::AddTask(task) => self.add_task(*task),
+            ToWorker::CloseTask(id) => self.leave(id, Leaving::Clean),
+            ToWorker::DropTask(id) => self.leave(id, Leaving::Dropped),
+            ToWorker::Fetched(fetched) => self.fetched(fetched),
+            ToWorker::CommitNow => self.commit_wanted = true,
+            ToWorker::Committed(tasks) => self.committed(tasks),
+            ToWorker::CommitFailed(tasks) => self.commit_failed(tasks),
+            ToWorker::Acknowledged { bytes } => {
+                self.unacknowledged_bytes = self.unacknowledged_bytes.saturating_sub(bytes);
+            }
+            ToWorker::Pause(paused) => self.paused = paused,
+        }
+    }
+
+    /// Does a bounded piece of work.
+    pub fn step(&mut self, now: Now) -> Step {
+        self.thread.now = now;
+        self.punctuate();
+        self.commit_if_due();
+        self.let_go();
+        let ran = self.run_next_task();
+        self.hand_over(!ran);
+        if ran || self.can_act_now() { Step::Again } else { self.wait() }
+    }
+
+    /// Takes what the thread has to say, in order.
+    pub fn take_messages(&mut self) -> std::vec::Drain<'_, FromWorker> {
+        self.messages.drain(..)
+    }
+
+    /// The tasks on this thread.
+    pub fn task_ids(&self) -> impl Iterator<Item = TaskId> {
+        self.tasks.keys().copied()
+    }
+
+    /// What the thread has done so far.
+    pub fn counts(&self) -> WorkerCounts {
+        self.counts
+    }
+
+    /// Records dropped by a task.
+    pub fn drops(&self, task: TaskId) -> Option<DropCounts> {
+        self.tasks.get(&task).map(|slot| slot.task.core.drops)
+    }
+
+    fn add_task(&mut self, new: NewTask) {
+        let id = new.id;
+        let mut task = new.build(&mut self.thread);
+        let leaving = match task.init(&mut self.thread) {
+            Ok(()) => Leaving::No,
+            Err(error) => Leaving::Failed(error),
+        };
+        self.tasks.insert(id, Slot { task, leaving, sealed: false });
+        self.turns.push_back(id);
+    }
+
+    fn leave(&mut self, id: TaskId, how: Leaving) {
+        let Some(slot) = self.tasks.get_mut(&id) else { return };
+        let harder = match (&slot.leaving, &how) {
+            (Leaving::No, _) | (Leaving::Clean, Leaving::Dropped | Leaving::Failed(_)) => true,
+            (Leaving::Clean | Leaving::Dropped | Leaving::Failed(_), _) => false,
+        };
+        if harder {
+            slot.leaving = how;
+        }
+    }
+
+    fn fetched(&mut self, fetched: FetchedInput) {
+        let task = self.tasks.get_mut(&fetched.task);
+        let input = task.and_then(|slot| {
+            let mut inputs = slot.task.inputs.iter_mut();
+            inputs.find(|input| input.topic_partition == fetched.topic_partition)
+        });
+        match input {
+            Some(input) => input.add(fetched),
+            // The task has left meanwhile.
+            None => self.messages.push(FromWorker::Consumed {
+                task: fetched.task,
+                topic_partition: fetched.topic_partition,
+                bytes: fetched.bytes,
+            }),
+        }
+    }
+
+    fn punctuate(&mut self) {
+        if self.paused {
+            return;
+        }
+        for slot in self.tasks.values_mut() {
+            if !matches!(slot.leaving, Leaving::No) {
+                continue;
+            }
+            if let Err(error) = slot.task.punctuate_wall_clock(&mut self.thread) {
+                slot.leaving = Leaving::Failed(error);
+            }
+        }
+    }
+
+    /// Gives the next task that has work its turn; false when none has.
+    fn run_next_task(&mut self) -> bool {
+        if self.paused || self.is_output_blocked() {
+            return false;
+        }
+        for _ in 0..self.turns.len() {
+            let Some(id) = self.turns.pop_front() else { return false };
+            let Some(slot) = self.tasks.get_mut(&id) else { continue };
+            self.turns.push_back(id);
+            if !matches!(slot.leaving, Leaving::No) {
+                continue;
+            }
+            match slot.task.run(&mut self.thread, self.config.slice_records) {
+                Ok(end) => {
+                    self.counts.processed += end.records as u64;
+                    report_consumed(&mut self.messages, &mut slot.task);
+                    self.commit_wanted |= slot.task.core.commit_requested;
+                    if end.records > 0 || matches!(end.next, Choice::Process(_)) {
+                        return true;
+                    }
+                }
+                Err(error) => {
+                    slot.leaving = Leaving::Failed(error);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn is_output_blocked(&self) -> bool {
+        self.unacknowledged_bytes >= self.config.unacknowledged_bytes_max
+    }
+
+    /// Hands complete batches over; with nothing else to do also the incomplete ones, so that an
+    /// idle thread holds no record back.
+    fn hand_over(&mut self, idle: bool) {
+        if idle {
+            self.thread.outputs.complete_all();
+        }
+        for batch in self.thread.outputs.take_ready() {
+            produce(&mut self.messages, &mut self.unacknowledged_bytes, batch);
+        }
+    }
+
+    fn commit_if_due(&mut self) {
+        let Commit::Idle { last } = self.commit else { return };
+        let now = self.thread.now.monotonic;
+        let is_due = self.commit_wanted
+            || now.saturating_sub(last) >= self.config.commit_interval
+            || self.tasks.values().any(|slot| matches!(slot.leaving, Leaving::Clean))
+            || self.uncommitted_bytes() >= self.config.uncommitted_bytes_max;
+        if !is_due {
+            return;
+        }
+        self.commit = Commit::Idle { last: now };
+        self.commit_wanted = false;
+        self.flush_caches();
+        let mut sealed = Vec::new();
+        for slot in self.tasks.values_mut() {
+            let stays = matches!(slot.leaving, Leaving::No | Leaving::Clean);
+            if !stays || !slot.task.core.commit_needed {
+                continue;
+            }
+            sealed.push(slot.task.seal().expect("caches are flushed and no commit is under way"));
+            slot.sealed = true;
+        }
+        if sealed.is_empty() {
+            return;
+        }
+        self.hand_over(true);
+        self.messages.push(FromWorker::Commit(SealedCommit { tasks: sealed }));
+        self.commit = Commit::Sealed { since: now };
+    }
+
+    fn flush_caches(&mut self) {
+        for slot in self.tasks.values_mut() {
+            if !matches!(slot.leaving, Leaving::No | Leaving::Clean) {
+                continue;
+            }
+            if let Err(error) = slot.task.flush_caches(&mut self.thread) {
+                slot.leaving = Leaving::Failed(error);
+            }
+        }
+    }
+
+    fn uncommitted_bytes(&self) -> usize {
+        self.tasks.values().map(|slot| slot.task.core.uncommitted_bytes()).sum()
+    }
+
+    fn committed(&mut self, tasks: Vec<CommittedTask>) {
+        self.end_commit();
+        self.counts.commits += 1;
+        for CommittedTask { task, storages } in tasks {
+            if let Some(slot) = self.tasks.get_mut(&task) {
+                slot.task.release(storages);
+                slot.sealed = false;
+            }
+        }
+    }
+
+    fn commit_failed(&mut self, tasks: Vec<CommittedTask>) {
+        self.end_commit();
+        for CommittedTask { task, storages } in tasks {
+            if let Some(slot) = self.tasks.get_mut(&task) {
+                slot.task.core.storages = storages;
+                slot.sealed = false;
+            }
+        }
+        self.thread.outputs.clear();
+        let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
+        for id in ids {
+            self.leave(id, Leaving::Dropped);
+        }
+    }
+
+    fn end_commit(&mut self) {
+        if let Commit::Sealed { since } = self.commit {
+            self.commit = Commit::Idle { last: since };
+        }
+    }
+
+    /// Lets tasks go that are about to leave and have nothing under way.
+    fn let_go(&mut self) {
+        let ready = |slot: &Slot| match &slot.leaving {
+            Leaving::No => false,
+            Leaving::Clean => !slot.sealed && !slot.task.core.commit_needed,
+            Leaving::Dropped | Leaving::Failed(_) => !slot.sealed,
+        };
+        let ids: Vec<TaskId> =
+            self.tasks.iter().filter(|(_, slot)| ready(slot)).map(|(id, _)| *id).collect();
+        for id in ids {
+            let Some(slot) = self.tasks.remove(&id) else { continue };
+            self.turns.retain(|turn| *turn != id);
+            let released_bytes = slot.task.inputs.iter().map(Input::pinned_bytes).sum();
+            self.thread.cache_bytes -= slot.task.core.cache_bytes();
+            let clean = matches!(slot.leaving, Leaving::Clean);
+            let storages = slot.task.dismantle();
+            let closed = ClosedTask { task: id, storages, clean, released_bytes };
+            self.messages.push(match slot.leaving {
+                Leaving::Failed(error) => FromWorker::TaskFailed { closed, error },
+                Leaving::No | Leaving::Clean | Leaving::Dropped => FromWorker::TaskClosed(closed),
+            });
+        }
+    }
+
+    /// Whether the next step would do something right away.
+    fn can_act_now(&self) -> bool {
+        let idle = matches!(self.commit, Commit::Idle { .. });
+        self.tasks.values().any(|slot| match slot.leaving {
+            Leaving::No => false,
+            Leaving::Clean => idle,
+            Leaving::Dropped | Leaving::Failed(_) => !slot.sealed,
+        }) || (idle && self.commit_wanted)
+    }
+
+    /// The next time something is due.
+    fn wait(&self) -> Step {
+        let now = self.thread.now;
+        let mut due: Option<Duration> = None;
+        let mut consider = |at: Duration| due = Some(due.map_or(at, |earliest| earliest.min(at)));
+        if let Commit::Idle { last } = self.commit
+            && self.tasks.values().any(|slot| slot.task.core.commit_needed)
+        {
+            consider(last.saturating_add(self.config.commit_interval));
+        }
+        for slot in self.tasks.values().filter(|_| !self.paused) {
+            if let Some(until) = slot.task.waits_until(&self.thread) {
+                consider(until);
+            }
+            let wall_ms = slot.task.core.punctuations.next_wall_ms();
+            if wall_ms < i64::MAX {
+                let wait = u64::try_from(wall_ms.saturating_sub(now.wall_ms)).unwrap_or(0);
+                consider(now.monotonic.saturating_add(Duration::from_millis(wait)));
+            }
+        }
+        due.map_or(Step::Wait, Step::WaitUntil)
+    }
+}
+
+fn produce(messages: &mut Vec<FromWorker>, unacknowledged: &mut usize, batch: ProduceBatch) {
+    *unacknowledged += batch.batch.size_bytes();
+    messages.push(FromWorker::Produce(batch));
+}
+
+/// Tells which bytes of inputs are no longer pinned.
+fn report_consumed(messages: &mut Vec<FromWorker>, task: &mut Task) {
+    for input in &mut task.inputs {
+        let bytes = input.take_consumed();
+        if bytes > 0 {
+            messages.push(FromWorker::Consumed {
+                task: task.core.id,
+                topic_partition: input.topic_partition.clone(),
+                bytes,
+            });
+        }
+    }
+}

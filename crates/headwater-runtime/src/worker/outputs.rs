@@ -1,0 +1,250 @@
+//! The batches a stream thread is building, one for each partition it writes.
+
+use std::collections::HashMap;
+
+use headwater_broker::{ProduceBatch, TopicName, TopicPartition};
+use headwater_records::{BatchBuilder, Compression, Record, RecordsError, partition_for_key};
+
+/// The place of a topic among the outputs of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TopicIndex(u32);
+
+/// Which partition of a topic a record goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Partitioning {
+    /// Kafka's default: by murmur2 of the key's bytes; without a key all records of a batch go to
+    /// one partition, and the next batch to the next.
+    Default,
+    /// This one.
+    Exactly(i32),
+}
+
+/// Limits of the batches being built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputLimits {
+    /// A batch is handed over when it has so many bytes (`batch.size`).
+    pub batch_bytes: usize,
+    /// How batches are compressed.
+    pub compression: Compression,
+}
+
+impl Default for OutputLimits {
+    fn default() -> Self {
+        Self { batch_bytes: 64 * 1024, compression: Compression::None }
+    }
+}
+
+/// All batches of a thread under construction, and those complete but not yet handed over.
+#[derive(Debug)]
+pub(crate) struct Outputs {
+    limits: OutputLimits,
+    topics: Vec<OutputTopic>,
+    // Only asked when a task is added, never per record.
+    by_name: HashMap<TopicName, TopicIndex>,
+    /// Complete batches in the order in which they filled.
+    ready: Vec<ProduceBatch>,
+    /// Partitions whose batch has records, each once.
+    started: Vec<(TopicIndex, i32)>,
+}
+
+#[derive(Debug)]
+struct OutputTopic {
+    name: TopicName,
+    partitions: Vec<OutputPartition>,
+    /// The partition that records without a key go to just now.
+    keyless: i32,
+}
+
+#[derive(Debug)]
+struct OutputPartition {
+    topic_partition: TopicPartition,
+    builder: BatchBuilder,
+}
+
+/// Why a record cannot be appended.
+#[derive(Debug)]
+pub(crate) enum AppendError {
+    /// The partitioner's answer does not exist.
+    NoSuchPartition { partition: i32, partitions: i32 },
+    /// The record does not fit.
+    Records(RecordsError),
+}
+
+impl Outputs {
+    pub(crate) fn new(limits: OutputLimits) -> Self {
+        Self {
+            limits,
+            topics: Vec::new(),
+            by_name: HashMap::new(),
+            ready: Vec::new(),
+            started: Vec::new(),
+        }
+    }
+
+    /// The place of a topic; made when it is new.
+    pub(crate) fn topic(&mut self, name: &TopicName, partitions: i32) -> TopicIndex {
+        if let Some(index) = self.by_name.get(name) {
+            return *index;
+        }
+        let index =
+            TopicIndex(u32::try_from(self.topics.len()).expect("fewer than 2^32 output topics"));
+        let partitions = (0..partitions)
+            .map(|partition| OutputPartition {
+                topic_partition: TopicPartition::new(name.clone(), partition),
+                builder: BatchBuilder::new(self.limits.compression),
+            })
+            .collect();
+        self.topics.push(OutputTopic { name: name.clone(), partitions, keyless: 0 });
+        self.by_name.insert(name.clone(), index);
+        index
+    }
+
+    /// The name of a topic.
+    pub(crate) fn name(&self, topic: TopicIndex) -> &TopicName {
+        &self.topics[topic.0 as usize].name
+    }
+
+    /// How many partitions a topic has.
+    pub(crate) fn partitions(&self, topic: TopicIndex) -> i32 {
+        self.topics[topic.0 as usize].count()
+    }
+
+    /// Encodes a record into the batch of its partition.
+    pub(crate) fn append(
+        &mut self,
+        topic_index: TopicIndex,
+        partitioning: Partitioning,
+        record: Record<'_>,
+    ) -> Result<(), AppendError> {
+        let topic = &mut self.topics[topic_index.0 as usize];
+        let partition = match (partitioning, record.key) {
+            (Partitioning::Exactly(partition), _) => partition,
+            (Partitioning::Default, Some(key)) => partition_for_key(key, topic.count()),
+            (Partitioning::Default, None) => topic.keyless,
+        };
+        let partitions = topic.count();
+        let Some(output) =
+            usize::try_from(partition).ok().and_then(|index| topic.partitions.get_mut(index))
+        else {
+            return Err(AppendError::NoSuchPartition { partition, partitions });
+        };
+        if output.builder.is_empty() {
+            self.started.push((topic_index, partition));
+        }
+        output.builder.append(record).map_err(AppendError::Records)?;
+        if output.builder.size_bytes() >= self.limits.batch_bytes {
+            self.ready.push(output.finish());
+            self.started.retain(|started| *started != (topic_index, partition));
+            if partition == topic.keyless {
+                topic.keyless = (topic.keyless + 1) % partitions;
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes every batch that has records.
+    pub(crate) fn complete_all(&mut self) {
+        for (topic_index, partition) in self.started.drain(..) {
+            let topic = &mut self.topics[topic_index.0 as usize];
+            let index = usize::try_from(partition).expect("a started partition exists");
+            let output = &mut topic.partitions[index];
+            if !output.builder.is_empty() {
+                self.ready.push(output.finish());
+            }
+        }
+    }
+
+    /// Takes the complete batches, in the order in which they are to be sent.
+    pub(crate) fn take_ready(&mut self) -> std::vec::Drain<'_, ProduceBatch> {
+        self.ready.drain(..)
+    }
+
+    /// How many batches are complete.
+    pub(crate) fn ready_len(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Throws away everything not handed over.
+    pub(crate) fn clear(&mut self) {
+        self.complete_all();
+        self.ready.clear();
+    }
+}
+
+impl OutputTopic {
+    fn count(&self) -> i32 {
+        i32::try_from(self.partitions.len()).expect("made from an i32")
+    }
+}
+
+impl OutputPartition {
+    fn finish(&mut self) -> ProduceBatch {
+        ProduceBatch { topic_partition: self.topic_partition.clone(), batch: self.builder.finish() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_broker::TopicName;
+    use headwater_records::{Compression, Record};
+
+    use super::{AppendError, OutputLimits, Outputs, Partitioning};
+
+    fn outputs(batch_bytes: usize) -> Outputs {
+        Outputs::new(OutputLimits { batch_bytes, compression: Compression::None })
+    }
+
+    fn record(key: Option<&[u8]>) -> Record<'_> {
+        Record { timestamp: 1, key, value: Some(b"value"), headers: &[] }
+    }
+
+    fn ready(outputs: &mut Outputs) -> Vec<(String, u32)> {
+        outputs
+            .take_ready()
+            .map(|batch| (batch.topic_partition.to_string(), batch.batch.count()))
+            .collect()
+    }
+
+    #[test]
+    fn collects_records_until_told_to_complete() {
+        let mut outputs = outputs(1 << 20);
+        let topic = outputs.topic(&TopicName::from("out"), 2);
+        for partition in [1, 0, 1] {
+            outputs.append(topic, Partitioning::Exactly(partition), record(Some(b"k"))).unwrap();
+        }
+        assert!(ready(&mut outputs).is_empty());
+        outputs.complete_all();
+        assert_eq!(ready(&mut outputs), [("out-1".into(), 2), ("out-0".into(), 1)]);
+        outputs.complete_all();
+        assert!(ready(&mut outputs).is_empty(), "nothing is left");
+    }
+
+    #[test]
+    fn keyless_records_change_partition_with_the_batch() {
+        let mut outputs = outputs(1);
+        let topic = outputs.topic(&TopicName::from("out"), 3);
+        for _ in 0..4 {
+            outputs.append(topic, Partitioning::Default, record(None)).unwrap();
+        }
+        let partitions: Vec<_> = ready(&mut outputs).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(partitions, ["out-0", "out-1", "out-2", "out-0"]);
+    }
+
+    #[test]
+    fn keyed_records_go_where_kafka_puts_them() {
+        // murmur2("21") is -973932308, a value of Kafka's own test; % 1000 after masking: 340.
+        let mut outputs = outputs(1);
+        let topic = outputs.topic(&TopicName::from("out"), 1000);
+        outputs.append(topic, Partitioning::Default, record(Some(b"21"))).unwrap();
+        let masked = 0x7fff_ffff_i32 + (-973_932_308 + 1);
+        assert_eq!(ready(&mut outputs), [(format!("out-{}", masked % 1000), 1)]);
+    }
+
+    #[test]
+    fn a_partition_out_of_range_is_an_error() {
+        let mut outputs = outputs(1);
+        let topic = outputs.topic(&TopicName::from("out"), 2);
+        let error = outputs.append(topic, Partitioning::Exactly(2), record(None)).unwrap_err();
+        assert!(matches!(error, AppendError::NoSuchPartition { partition: 2, partitions: 2 }));
+    }
+}

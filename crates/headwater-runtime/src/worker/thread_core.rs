@@ -1,0 +1,59 @@
+//! What the tasks of a stream thread share while it works on one of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use headwater_broker::TopicName;
+
+use crate::process::Handlers;
+use crate::task::MaxTaskIdle;
+use crate::worker::outputs::{OutputLimits, Outputs, TopicIndex};
+use crate::worker::{Now, WorkerConfig};
+
+/// Shared by all tasks of a thread; reached through [`Cx`](crate::Cx).
+#[derive(Debug)]
+pub(crate) struct ThreadCore {
+    pub(crate) now: Now,
+    pub(crate) outputs: Outputs,
+    /// Complete batches may pile up to so many in one slice before the slice ends.
+    ready_batches_max: usize,
+    /// Buffers for serialisers.
+    pub(crate) buffers: Vec<Vec<u8>>,
+    /// The value a cached read hands out.
+    pub(crate) value: Vec<u8>,
+    /// Bytes of the record caches of all tasks.
+    pub(crate) cache_bytes: usize,
+    pub(crate) cache_bytes_max: usize,
+    pub(crate) handlers: Handlers,
+    pub(crate) max_task_idle: MaxTaskIdle,
+    pub(crate) partition_counts: Arc<BTreeMap<TopicName, i32>>,
+}
+
+impl ThreadCore {
+    pub(crate) fn new(config: &WorkerConfig, limits: OutputLimits, now: Now) -> Self {
+        Self {
+            now,
+            outputs: Outputs::new(limits),
+            ready_batches_max: 16,
+            buffers: Vec::new(),
+            value: Vec::new(),
+            cache_bytes: 0,
+            cache_bytes_max: config.cache_bytes_max,
+            handlers: config.handlers.clone(),
+            max_task_idle: config.max_task_idle,
+            partition_counts: Arc::clone(&config.partition_counts),
+        }
+    }
+
+    /// The place of an output topic, whose partition count was looked up at start.
+    pub(crate) fn output_topic(&mut self, topic: &TopicName) -> TopicIndex {
+        let partitions = self.partition_counts.get(topic).copied();
+        let partitions = partitions.expect("output topics are looked up before tasks are made");
+        self.outputs.topic(topic, partitions)
+    }
+
+    /// Whether enough batches are complete that they should be handed over first.
+    pub(crate) fn is_output_full(&self) -> bool {
+        self.outputs.ready_len() >= self.ready_batches_max
+    }
+}

@@ -1,0 +1,7 @@
+//! A stream thread's work, driven step by step without threads, time or a broker.
+
+mod commit;
+mod failures;
+mod harness;
+mod order;
+mod punctuation;

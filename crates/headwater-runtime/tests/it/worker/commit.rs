@@ -1,0 +1,194 @@
+//! What a commit seals, when it comes, and what happens to the task around it.
+
+use std::time::Duration;
+
+use headwater_runtime::{CommittedTask, FromWorker, Step, ToWorker, WorkerConfig};
+
+use super::harness::{Harness, TASK};
+
+fn no_cache() -> WorkerConfig {
+    WorkerConfig { cache_bytes_max: 0, ..WorkerConfig::default() }
+}
+
+#[test]
+fn every_update_is_forwarded_and_logged() {
+    let mut harness = Harness::counting(no_cache(), false);
+    harness.fetch("in", &[("a", "x", 10), ("b", "x", 5), ("a", "x", 7)]);
+    harness.run();
+    assert_eq!(harness.take_written("out"), ["a=none->1@10", "b=none->1@5", "a=1->2@7"]);
+    assert_eq!(harness.take_written("app-counts-changelog"), ["a=1@10", "b=1@5", "a=2@7"]);
+    assert!(harness.take_commit().is_none(), "the interval has not passed");
+}
+
+#[test]
+fn a_commit_comes_when_the_interval_has_passed() {
+    let mut harness = Harness::counting(no_cache(), false);
+    harness.fetch("in", &[("a", "x", 1), ("a", "x", 2)]);
+    let due = harness.now.monotonic + Duration::from_secs(30);
+    assert_eq!(harness.run(), Step::WaitUntil(due));
+    harness.pass(Duration::from_secs(30));
+    harness.run();
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 2)]);
+    assert_eq!(harness.run(), Step::Wait, "nothing to commit, nothing to wait for");
+    harness.fetch("in", &[("a", "x", 3)]);
+    harness.run();
+    assert_eq!(harness.take_written("out").last().unwrap(), "a=2->3@3", "the count goes on");
+}
+
+#[test]
+fn the_worker_goes_on_while_a_commit_is_under_way() {
+    let mut harness = Harness::counting(no_cache(), false);
+    harness.fetch("in", &[("a", "x", 1)]);
+    harness.run();
+    harness.worker.handle(ToWorker::CommitNow);
+    harness.run();
+    harness.fetch("in", &[("a", "x", 2)]);
+    harness.run();
+    harness.worker.handle(ToWorker::CommitNow);
+    harness.run();
+    assert_eq!(harness.take_written("out"), ["a=none->1@1", "a=1->2@2"]);
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 1)]);
+    harness.run();
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 2)], "the second follows the first");
+}
+
+#[test]
+fn a_processor_can_ask_for_a_commit() {
+    let mut harness = Harness::counting(no_cache(), false);
+    harness.fetch("in", &[("a", "commit", 1), ("a", "x", 2)]);
+    harness.run();
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 1)]);
+}
+
+#[test]
+fn too_many_uncommitted_bytes_commit_early() {
+    let mut harness =
+        Harness::counting(WorkerConfig { uncommitted_bytes_max: 1, ..no_cache() }, false);
+    harness.fetch("in", &[("a", "x", 1)]);
+    harness.run();
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 1)]);
+}
+
+#[test]
+fn a_cache_forwards_each_key_once_per_commit() {
+    let mut harness = Harness::counting(WorkerConfig::default(), true);
+    harness.fetch("in", &[("a", "x", 10), ("b", "x", 5), ("a", "x", 7)]);
+    harness.run();
+    assert!(harness.take_written("out").is_empty());
+    harness.worker.handle(ToWorker::CommitNow);
+    harness.run();
+    assert_eq!(harness.take_written("out"), ["b=none->1@5", "a=none->2@7"]);
+    assert_eq!(harness.take_written("app-counts-changelog"), ["b=1@5", "a=2@7"]);
+    harness.finish_commit();
+    harness.fetch("in", &[("a", "x", 8)]);
+    harness.run();
+    harness.worker.handle(ToWorker::CommitNow);
+    harness.run();
+    assert_eq!(harness.take_written("out"), ["a=2->3@8"], "with the value forwarded last");
+}
+
+#[test]
+fn a_small_cache_evicts() {
+    let config = WorkerConfig { cache_bytes_max: 1, ..WorkerConfig::default() };
+    let mut harness = Harness::counting(config, true);
+    harness.fetch("in", &[("a", "x", 1), ("a", "x", 2)]);
+    harness.run();
+    assert_eq!(harness.take_written("out"), ["a=none->1@1", "a=1->2@2"]);
+}
+
+#[test]
+fn closing_commits_first() {
+    let mut harness = Harness::counting(no_cache(), false);
+    harness.fetch("in", &[("a", "x", 1)]);
+    harness.run();
+    harness.worker.handle(ToWorker::CloseTask(TASK));
+    harness.run();
+    assert!(harness.said.iter().all(|said| !matches!(said, FromWorker::TaskClosed(_))));
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 1)]);
+    harness.run();
+    let Some(FromWorker::TaskClosed(closed)) = harness.said.pop() else { panic!("not closed") };
+    assert!(closed.clean);
+    assert_eq!(closed.storages.len(), 1);
+    assert_eq!(harness.worker.task_ids().count(), 0);
+}
+
+#[test]
+fn dropping_does_not_commit() {
+    let mut harness = Harness::counting(no_cache(), false);
+    harness.fetch("in", &[("a", "x", 1)]);
+    harness.run();
+    harness.worker.handle(ToWorker::DropTask(TASK));
+    harness.run();
+    let Some(FromWorker::TaskClosed(closed)) = harness.said.pop() else { panic!("not closed") };
+    assert!(!closed.clean);
+    assert_eq!(closed.storages.len(), 1);
+    assert!(harness.take_commit().is_none());
+}
+
+#[test]
+fn a_task_whose_commit_is_under_way_leaves_with_its_storage() {
+    let mut harness = Harness::counting(no_cache(), false);
+    harness.fetch("in", &[("a", "x", 1)]);
+    harness.run();
+    harness.worker.handle(ToWorker::CommitNow);
+    harness.run();
+    harness.worker.handle(ToWorker::DropTask(TASK));
+    harness.run();
+    assert_eq!(harness.worker.task_ids().count(), 1, "its storage is with the commit");
+    harness.finish_commit();
+    harness.run();
+    let Some(FromWorker::TaskClosed(closed)) = harness.said.pop() else { panic!("not closed") };
+    assert_eq!(closed.storages.len(), 1);
+}
+
+#[test]
+fn a_failed_commit_gives_all_tasks_up() {
+    let mut harness = Harness::counting(no_cache(), false);
+    harness.fetch("in", &[("a", "x", 1)]);
+    harness.run();
+    harness.worker.handle(ToWorker::CommitNow);
+    harness.run();
+    let sealed = harness.take_commit().unwrap();
+    let back = sealed.tasks.into_iter().map(|task| CommittedTask {
+        task: task.task,
+        storages: task.storages.into_iter().map(|stored| stored.storage).collect(),
+    });
+    harness.worker.handle(ToWorker::CommitFailed(back.collect()));
+    harness.run();
+    let Some(FromWorker::TaskClosed(closed)) = harness.said.pop() else { panic!("not closed") };
+    assert!(!closed.clean);
+    assert_eq!(closed.storages.len(), 1);
+}
+
+#[test]
+fn a_full_output_stops_the_tasks() {
+    let config = WorkerConfig { unacknowledged_bytes_max: 1, ..no_cache() };
+    let mut harness = Harness::counting(config, false);
+    harness.fetch("in", &[("a", "x", 1)]);
+    harness.run();
+    assert_eq!(harness.take_written("out").len(), 1);
+    harness.fetch("in", &[("a", "x", 2)]);
+    harness.run();
+    assert_eq!(harness.take_written("out").len(), 0, "nothing runs until there is room");
+    let bytes = harness.unacknowledged;
+    harness.worker.handle(ToWorker::Acknowledged { bytes });
+    harness.run();
+    assert_eq!(harness.take_written("out").len(), 1);
+}
+
+#[test]
+fn consumed_bytes_are_given_back() {
+    let mut harness = Harness::counting(no_cache(), false);
+    harness.fetch("in", &[("a", "x", 1)]);
+    harness.fetch("in", &[]);
+    harness.run();
+    let bytes: usize = harness
+        .said
+        .iter()
+        .map(|said| match said {
+            FromWorker::Consumed { bytes, .. } => *bytes,
+            _ => 0,
+        })
+        .sum();
+    assert_eq!(bytes, 200);
+}

@@ -1,0 +1,122 @@
+//! Records that fail: the handler decides, every drop is counted, nothing is swallowed.
+
+use std::sync::Arc;
+
+use headwater_runtime::{
+    DropReason, FromWorker, Handlers, WorkerConfig, dead_letter, log_and_continue,
+};
+
+use super::harness::{Harness, TASK};
+
+fn with_handlers(handlers: Handlers) -> Harness {
+    let config = WorkerConfig { cache_bytes_max: 0, handlers, ..WorkerConfig::default() };
+    Harness::counting(config, false)
+}
+
+fn processing(handler: impl headwater_runtime::ExceptionHandler) -> Handlers {
+    Handlers { processing: Arc::new(handler), ..Handlers::default() }
+}
+
+#[track_caller]
+fn check_fails(value: &str, expected: &str) {
+    let mut harness = with_handlers(Handlers::default());
+    harness.fetch("in", &[("a", "x", 1), ("a", value, 2), ("a", "x", 3)]);
+    harness.run();
+    let Some(FromWorker::TaskFailed { closed, error }) = harness.said.pop() else {
+        panic!("the task has not failed")
+    };
+    assert_eq!(error.to_string(), expected);
+    assert_eq!(closed.storages.len(), 1);
+    assert!(!closed.clean);
+    assert_eq!(harness.take_written("out"), ["a=none->1@1"]);
+}
+
+#[track_caller]
+fn check_continues(value: &str) {
+    let mut harness = with_handlers(processing(log_and_continue()));
+    harness.fetch("in", &[("a", "x", 1), ("a", value, 2), ("a", "x", 3)]);
+    harness.run();
+    assert_eq!(harness.take_written("out"), ["a=none->1@1", "a=1->2@3"]);
+    let drops = harness.worker.drops(TASK).unwrap();
+    assert_eq!((drops.of(DropReason::Processing), drops.total()), (1, 1));
+}
+
+#[test]
+fn an_error_fails_the_task_by_default() {
+    check_fails(
+        "fail",
+        "processing failed in task 0_0, node count, record in-0 at offset 1: told to",
+    );
+}
+
+#[test]
+fn a_panic_fails_the_task_by_default() {
+    check_fails(
+        "panic",
+        "processing failed in task 0_0, node count, record in-0 at offset 1: \
+         user code panicked: told to",
+    );
+}
+
+#[test]
+fn an_error_can_be_skipped() {
+    check_continues("fail");
+}
+
+#[test]
+fn a_panic_can_be_skipped() {
+    check_continues("panic");
+}
+
+#[test]
+fn a_failed_record_can_go_to_a_dead_letter_topic() {
+    let mut harness = with_handlers(processing(dead_letter("dead")));
+    harness.fetch("in", &[("a", "fail", 2), ("a", "x", 3)]);
+    harness.run();
+    assert_eq!(harness.take_written("dead"), ["a=fail@2"]);
+    assert_eq!(harness.take_written("out"), ["a=none->1@3"]);
+    assert_eq!(harness.worker.drops(TASK).unwrap().of(DropReason::Processing), 1);
+}
+
+#[test]
+fn an_unknown_dead_letter_topic_is_named() {
+    let mut harness = with_handlers(processing(dead_letter("nowhere")));
+    harness.fetch("in", &[("a", "fail", 2)]);
+    harness.run();
+    let Some(FromWorker::TaskFailed { error, .. }) = harness.said.pop() else {
+        panic!("the task has not failed")
+    };
+    assert!(error.to_string().starts_with("dead-letter topic nowhere is unknown"), "{error}");
+}
+
+#[test]
+fn a_record_without_a_valid_timestamp_goes_to_the_deserialization_handler() {
+    let handlers =
+        Handlers { deserialization: Arc::new(log_and_continue()), ..Handlers::default() };
+    let mut harness = with_handlers(handlers);
+    harness.fetch("in", &[("a", "x", -1), ("a", "x", 3)]);
+    harness.run();
+    assert_eq!(harness.take_written("out"), ["a=none->1@3"]);
+    assert_eq!(harness.worker.drops(TASK).unwrap().of(DropReason::Deserialization), 1);
+}
+
+#[test]
+fn a_skipped_record_at_the_end_moves_the_offset() {
+    let handlers =
+        Handlers { deserialization: Arc::new(log_and_continue()), ..Handlers::default() };
+    let mut harness = with_handlers(handlers);
+    harness.fetch("in", &[("a", "x", 3), ("a", "x", -1)]);
+    harness.run();
+    harness.worker.handle(headwater_runtime::ToWorker::CommitNow);
+    harness.run();
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 2)]);
+}
+
+#[test]
+fn a_null_key_is_dropped_and_counted() {
+    let mut harness = with_handlers(Handlers::default());
+    harness.fetch("in", &[("", "x", 1), ("a", "x", 2)]);
+    harness.run();
+    assert_eq!(harness.take_written("out"), ["a=none->1@2"]);
+    assert_eq!(harness.worker.drops(TASK).unwrap().of(DropReason::NullKey), 1);
+}

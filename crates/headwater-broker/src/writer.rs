@@ -42,7 +42,7 @@ pub struct WriterOptions {
 impl Default for WriterOptions {
     /// Two minutes, as Kafka's producer.
     fn default() -> Self {
-        Self { delivery_timeout: Duration::from_secs(120) }
+        Self { delivery_timeout: Duration::from_mins(2) }
     }
 }
 

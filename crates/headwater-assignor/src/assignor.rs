@@ -3,6 +3,7 @@
 use crate::assignment::Assignment;
 use crate::error::AssignError;
 use crate::state::ApplicationState;
+use crate::threads::ThreadRule;
 
 /// A function from the facts about a group to a plan.
 ///
@@ -18,4 +19,9 @@ pub trait TaskAssignor {
     /// [`AssignError`] if the state allows no plan. Custom assignors wrap what failed in
     /// [`AssignError::Custom`].
     fn assign(&self, state: &ApplicationState) -> Result<Assignment, AssignError>;
+
+    /// How the tasks of an instance are given to its threads.
+    fn thread_rule(&self) -> ThreadRule {
+        ThreadRule::default()
+    }
 }

@@ -22,10 +22,6 @@ impl<T: Ord + Copy> ArrayHeap<T> {
         &self.items
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.items.is_empty()
-    }
-
     pub(crate) fn add(&mut self, item: T) {
         self.items.push(item);
         self.sift_up(self.items.len() - 1);

@@ -14,6 +14,7 @@ use crate::rack::{ActiveOptimiser, Counted, CrossRack, RackCosts, is_eligible, o
 use crate::settings::RackAwareStrategy;
 use crate::standby::StandbyPlacer;
 use crate::state::ApplicationState;
+use crate::threads::ThreadRule;
 
 /// Kafka Streams' default assignor (KIP-441): a plan that is balanced but knows nothing of who has
 /// what, bent to where the state is, with warm-ups that lead towards the plan round by round.
@@ -32,6 +33,10 @@ impl HighAvailability {
 impl TaskAssignor for HighAvailability {
     fn name(&self) -> &'static str {
         "high_availability"
+    }
+
+    fn thread_rule(&self) -> ThreadRule {
+        ThreadRule::AsKafkaStreams
     }
 
     fn assign(&self, state: &ApplicationState) -> Result<Assignment, AssignError> {

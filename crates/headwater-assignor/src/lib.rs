@@ -8,6 +8,7 @@
 mod assignment;
 mod assignor;
 mod error;
+mod handover;
 mod heap;
 mod high_availability;
 mod ids;
@@ -20,12 +21,14 @@ mod settings;
 mod standby;
 mod state;
 mod sticky;
+mod threads;
 
 pub use assignment::{
     Assignment, FollowUp, InstanceAssignment, Reason, StandingPlan, Target, Waiting, WarmupProgress,
 };
 pub use assignor::TaskAssignor;
 pub use error::AssignError;
+pub use handover::{HandOver, HandOvers, hand_over};
 pub use high_availability::HighAvailability;
 pub use ids::{InstanceId, MemberId, ParseTaskIdError, RackId, TaskId, TopicName, TopicPartition};
 pub use lag::{Lag, MAX_OFFSET, add_offsets};
@@ -34,3 +37,4 @@ pub use state::{
     ApplicationState, InstanceInfo, MemberInfo, PartitionRole, TaskInfo, TaskPartition,
 };
 pub use sticky::{FallbackPrior, LegacySticky, Sticky};
+pub use threads::{ThreadRule, ThreadTasks, Threads, assign_threads};

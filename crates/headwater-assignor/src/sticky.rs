@@ -15,6 +15,7 @@ use crate::rack::{
 };
 use crate::settings::RackAwareStrategy;
 use crate::state::ApplicationState;
+use crate::threads::ThreadRule;
 
 const COSTS: RackCosts = RackCosts { traffic: 1, non_overlap: 10 };
 
@@ -40,6 +41,10 @@ impl Sticky {
 impl TaskAssignor for Sticky {
     fn name(&self) -> &'static str {
         if self.preserving { "sticky_preserving" } else { "sticky" }
+    }
+
+    fn thread_rule(&self) -> ThreadRule {
+        ThreadRule::AsKafkaStreams
     }
 
     fn assign(&self, state: &ApplicationState) -> Result<Assignment, AssignError> {
@@ -111,6 +116,10 @@ impl TaskAssignor for LegacySticky {
         if self.preserving { "legacy_sticky_preserving" } else { "legacy_sticky" }
     }
 
+    fn thread_rule(&self) -> ThreadRule {
+        ThreadRule::AsKafkaStreams
+    }
+
     fn assign(&self, state: &ApplicationState) -> Result<Assignment, AssignError> {
         let index = Index::new(state);
         let racks = is_eligible(&index, &state.settings);
@@ -128,6 +137,10 @@ pub struct FallbackPrior;
 impl TaskAssignor for FallbackPrior {
     fn name(&self) -> &'static str {
         "fallback_prior"
+    }
+
+    fn thread_rule(&self) -> ThreadRule {
+        ThreadRule::AsKafkaStreams
     }
 
     fn assign(&self, state: &ApplicationState) -> Result<Assignment, AssignError> {

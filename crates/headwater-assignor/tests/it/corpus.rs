@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_assignor::{
-    AssignError, Assignment, FallbackPrior, HighAvailability, LegacySticky, Sticky, TaskAssignor,
-};
+use headwater_assignor::{FallbackPrior, HighAvailability, LegacySticky, Sticky, TaskAssignor};
 use serde_json::Value;
 
 use crate::expect::Judge;
@@ -37,14 +35,13 @@ struct Tally {
 }
 
 impl Tally {
-    fn judge(
-        &mut self,
-        scenario: &Value,
-        strategy: &str,
-        answer: &Result<Assignment, AssignError>,
-    ) {
+    fn judge(&mut self, scenario: &Value, strategy: &str, assignor: &dyn TaskAssignor) {
         let state = state(scenario, strategy);
-        let judge = answer.as_ref().ok().map(|assignment| Judge::new(&state, assignment));
+        let answer = assignor.assign(&state);
+        let judge = answer
+            .as_ref()
+            .ok()
+            .map(|assignment| Judge::new(&state, assignment, assignor.thread_rule()));
         for (key, want) in entries(&scenario["expect"]) {
             let by_strategy = want
                 .as_object()
@@ -84,8 +81,7 @@ fn judge_client_assign(name: &str, which: impl Fn(&str) -> bool) -> Tally {
         let assignor = assignor(assignor_name).expect("an assignor of this name");
         tally.scenarios += 1;
         for strategy in strategies(&scenario) {
-            let answer = assignor.assign(&state(&scenario, strategy));
-            tally.judge(&scenario, strategy, &answer);
+            tally.judge(&scenario, strategy, &*assignor);
         }
     }
     tally

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_assignor::{ApplicationState, Assignment, InstanceId, TaskId};
+use headwater_assignor::{
+    ApplicationState, Assignment, HandOver, InstanceId, MemberId, TaskId, ThreadRule, ThreadTasks,
+    assign_threads, hand_over,
+};
 use serde_json::Value;
 
 use crate::scenario::{entries, id, list, task_id, task_ids};
@@ -40,11 +43,25 @@ pub(crate) struct Judge<'a> {
     pub(crate) state: &'a ApplicationState,
     pub(crate) assignment: &'a Assignment,
     pub(crate) plan: Plan,
+    pub(crate) planned: BTreeMap<MemberId, ThreadTasks>,
+    pub(crate) told: BTreeMap<MemberId, HandOver>,
 }
 
 impl<'a> Judge<'a> {
-    pub(crate) fn new(state: &'a ApplicationState, assignment: &'a Assignment) -> Self {
-        Self { state, assignment, plan: Plan::of(assignment) }
+    pub(crate) fn new(
+        state: &'a ApplicationState,
+        assignment: &'a Assignment,
+        rule: ThreadRule,
+    ) -> Self {
+        let planned = assign_threads(state, assignment, rule);
+        let told = hand_over(state, &planned);
+        Self {
+            state,
+            assignment,
+            plan: Plan::of(assignment),
+            planned: planned.into_values().flatten().collect(),
+            told: told.into_values().flatten().collect(),
+        }
     }
 
     /// Whether the plan meets one expectation; `None` if nothing here knows the expectation.
@@ -57,7 +74,44 @@ impl<'a> Judge<'a> {
                 }
             }
         }
-        self.meets_group(key, want).or_else(|| self.meets_quality(key, want))
+        self.meets_group(key, want)
+            .or_else(|| self.meets_quality(key, want))
+            .or_else(|| self.meets_threads(key, want))
+    }
+
+    fn meets_threads(&self, key: &str, want: &Value) -> Option<bool> {
+        let both = |member: &str| {
+            let tasks = &self.planned[&MemberId::from(member)];
+            tasks.active.union(&tasks.standby).copied().collect::<BTreeSet<TaskId>>()
+        };
+        let each = |met: &dyn Fn(&str, &Value) -> bool| {
+            entries(want).all(|(member, want)| met(member, want))
+        };
+        Some(match key {
+            "threads" => each(&|member, want| task_ids(want) == both(member)),
+            "threads_contain" => each(&|member, want| task_ids(want).is_subset(&both(member))),
+            "thread_count" => each(&|member, want| count_is(want, both(member).len())),
+            "withheld_any" => {
+                let any = self.told.values().any(|told| !told.withheld.is_empty());
+                want.as_bool() == Some(any)
+            }
+            "members" => each(&|member, want| {
+                let planned = &self.planned[&MemberId::from(member)];
+                let told = &self.told[&MemberId::from(member)];
+                entries(want).all(|(kind, want)| {
+                    let have = match &**kind {
+                        "planned_active" => &planned.active,
+                        "planned_standby" => &planned.standby,
+                        "active" => &told.active,
+                        "standby" => &told.standby,
+                        "withheld" => &told.withheld,
+                        other => panic!("unknown expectation {other}"),
+                    };
+                    task_ids(want) == *have
+                })
+            }),
+            _ => return None,
+        })
     }
 
     fn copies(&self, which: usize, instance: &InstanceId) -> BTreeSet<TaskId> {

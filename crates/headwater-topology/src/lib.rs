@@ -94,7 +94,8 @@
 //!
 //! # Where it differs from the original
 //!
-//! - Patterns are regular expressions without look-around and back references ([`Topics::Pattern`]).
+//! - Patterns are regular expressions without look-around and back references ([`Topics::Pattern`]),
+//!   and never match the application's own internal topics.
 //! - Nodes of tasks below a global store's processor are refused; the original accepts and never runs
 //!   them.
 //! - Co-partition groups that share a topic are one group, in whatever order they came

@@ -203,6 +203,21 @@ fn patterns_match_whole_names_and_no_topic_twice() {
 }
 
 #[test]
+fn patterns_do_not_match_the_application_s_own_topics() {
+    let graph = Graph::default().pattern("all", ".*").processor("p", &["all"], &["st"]).sink(
+        "k",
+        "r",
+        &["p"],
+    );
+    let mut builder = graph.0;
+    builder.add_internal_topic("r", InternalTopicProperties::default());
+    let topology = builder.build("app").unwrap();
+    let topology = topology.with_matched_topics(["app-st-changelog", "app-r", "r", "in"]).unwrap();
+    let topics = &topology.subtopologies()[0].source_topics;
+    assert_eq!(topics.iter().collect::<Vec<_>>(), ["in", "r"]);
+}
+
+#[test]
 fn a_pattern_that_cannot_be_read_is_refused_with_the_reason() {
     let mut builder = TopologyBuilder::new();
     for pattern in ["(", ")(", "(?!a).*", r"(a)\1"] {

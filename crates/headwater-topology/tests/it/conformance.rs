@@ -1,7 +1,8 @@
 //! Graphs that Kafka Streams 4.4 has built, described or refused.
 //!
 //! `low-level.jsonl` holds all cases of the conformance corpus that use the low-level interface,
-//! `graphs.jsonl` random graphs; both without input and output, which are not this crate's subject.
+//! `graphs.jsonl` random graphs that Kafka Streams was asked to describe; both without the records in
+//! and out, which are not this crate's subject.
 
 use std::collections::{BTreeMap, BTreeSet};
 

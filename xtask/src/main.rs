@@ -1,2 +1,54 @@
-//! Tasks of this repository.
-fn main() {}
+//! Tasks of this repository: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask layers`.
+
+mod ci;
+mod layers;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Tasks of this repository")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Everything that gates a landing, except the tests: fmt, tidy, layers, clippy, single crates
+    /// and features, docs, packages, deny.
+    Ci,
+    /// The rules of this tree that no compiler knows.
+    Tidy,
+    /// Who may depend on whom.
+    Layers,
+}
+
+fn main() -> ExitCode {
+    let root = root();
+    let result = match Arguments::parse().task {
+        Task::Ci => ci::run(&root),
+        Task::Tidy => tidy::run(&root),
+        Task::Layers => layers::run(&root),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("failed: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the repository, one above this crate.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_owned()
+}
+
+#[expect(clippy::print_stderr, reason = "a command talks to its user")]
+fn say(text: &str) {
+    eprintln!("xtask: {text}");
+}

@@ -1,5 +1,7 @@
 //! What a restore does with the records it reads.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use headwater_broker::{AbortedTransaction, TopicPartition};
 use headwater_records::{Batch, Batches, RecordsError};
@@ -50,7 +52,9 @@ pub trait ApplyStep: Send + 'static {
 pub struct ChangelogStore {
     /// Its changelog.
     pub topic_partition: TopicPartition,
-    /// Where its entries are in the task's storage.
+    /// Which of the task's storages it lies in.
+    pub storage: usize,
+    /// Where its entries are there.
     pub space: SpaceId,
     /// How its values are laid out; the changelog of a timestamped store has the time in the
     /// records' timestamps (feature row P8).
@@ -64,27 +68,34 @@ pub struct ChangelogStore {
 /// of a key in the stretches at hand only the last one is written.
 #[derive(Debug)]
 pub struct StoreStep {
-    storage: Box<dyn TaskStorage>,
+    storages: Vec<Target>,
     stores: Vec<ChangelogStore>,
-    batch: WriteBatch,
     value: Vec<u8>,
 }
 
+#[derive(Debug)]
+struct Target {
+    storage: Box<dyn TaskStorage>,
+    batch: WriteBatch,
+}
+
 impl StoreStep {
-    /// A step for the stores of the task with this storage; their order is that of
+    /// A step for the stores of the task with these storages; the order of the stores is that of
     /// [`Stretch::changelog`].
-    pub fn new(storage: Box<dyn TaskStorage>, stores: Vec<ChangelogStore>) -> Self {
-        Self { storage, stores, batch: WriteBatch::new(), value: Vec::new() }
+    pub fn new(storages: Vec<Box<dyn TaskStorage>>, stores: Vec<ChangelogStore>) -> Self {
+        let target = |storage| Target { storage, batch: WriteBatch::new() };
+        Self { storages: storages.into_iter().map(target).collect(), stores, value: Vec::new() }
     }
 
-    /// The storage and the stores with their positions.
-    pub fn into_parts(self) -> (Box<dyn TaskStorage>, Vec<ChangelogStore>) {
-        (self.storage, self.stores)
+    /// The storages, and the stores with their positions.
+    pub fn into_parts(self) -> (Vec<Box<dyn TaskStorage>>, Vec<ChangelogStore>) {
+        (self.storages.into_iter().map(|target| target.storage).collect(), self.stores)
     }
 
     fn collect(&mut self, stretch: &Stretch) -> Result<Applied, ChangelogError> {
-        let Self { stores, batch, value, .. } = self;
+        let Self { storages, stores, value } = self;
         let store = &stores[stretch.changelog];
+        let batch = &mut storages[store.storage].batch;
         for_each_record(stretch, |record| {
             let Some(key) = record.key else { return false };
             match (store.layout, record.value) {
@@ -105,37 +116,44 @@ impl StoreStep {
             source,
         })
     }
+
+    /// Writes what was collected for one storage, with the new positions of its stores.
+    fn write(&mut self, storage: usize) -> Result<(), ChangelogError> {
+        let in_storage = self.stores.iter().filter(|store| store.storage == storage);
+        let Some(first) = in_storage.clone().next() else { return Ok(()) };
+        let meta: Vec<_> = in_storage
+            .map(|store| {
+                let TopicPartition { topic, partition } = &store.topic_partition;
+                store.position.update(topic.as_str(), *partition)
+            })
+            .collect();
+        let Target { storage, batch } = &mut self.storages[storage];
+        storage.apply(batch.sort(), &meta).map_err(|source| ChangelogError::Store {
+            topic_partition: first.topic_partition.clone(),
+            source,
+        })
+    }
 }
 
 impl ApplyStep for StoreStep {
     fn apply(&mut self, stretches: &[Stretch]) -> Result<Vec<Applied>, ChangelogError> {
-        self.batch.clear();
+        for target in &mut self.storages {
+            target.batch.clear();
+        }
         let mut applied = Vec::with_capacity(stretches.len());
+        let mut touched = BTreeSet::new();
         for stretch in stretches {
             applied.push(self.collect(stretch)?);
-        }
-        let mut touched: Vec<usize> = Vec::with_capacity(self.stores.len());
-        for stretch in stretches {
-            let position = &mut self.stores[stretch.changelog].position;
+            let store = &mut self.stores[stretch.changelog];
+            let position = &mut store.position;
             position.next_offset = stretch.next_offset;
             position.leader_epoch = stretch.leader_epoch.or(position.leader_epoch);
             position.at_end_ms = stretch.at_end_ms.or(position.at_end_ms);
-            if !touched.contains(&stretch.changelog) {
-                touched.push(stretch.changelog);
-            }
+            touched.insert(store.storage);
         }
-        let Some(&first) = touched.first() else { return Ok(applied) };
-        let meta: Vec<_> = touched
-            .iter()
-            .map(|&index| {
-                let ChangelogStore { topic_partition, position, .. } = &self.stores[index];
-                position.update(topic_partition.topic.as_str(), topic_partition.partition)
-            })
-            .collect();
-        self.storage.apply(self.batch.sort(), &meta).map_err(|source| ChangelogError::Store {
-            topic_partition: self.stores[first].topic_partition.clone(),
-            source,
-        })?;
+        for storage in touched {
+            self.write(storage)?;
+        }
         Ok(applied)
     }
 }

@@ -5,10 +5,13 @@
 //! told by messages ([`ToWorker`]), works when [`Worker::step`] is called, and answers by messages
 //! ([`FromWorker`]). Whoever calls it owns time, threads and I/O.
 
+mod config;
 pub mod process;
+mod state_dir;
 mod task;
 mod worker;
 
+pub use config::{BadRecord, ConfigError, Finding, FindingReason, StreamsConfig};
 pub use process::{
     CachedUpdate, Cx, DropCounts, DropReason, ExceptionHandler, ExtractedTime, Failure,
     FailureKind, FlushListener, Handlers, Headers, NodeIndex, OffsetReset, ProcessorProgram,
@@ -17,6 +20,7 @@ pub use process::{
     StoreCursor, StoreProgram, StoreSlot, TaskError, TaskProcessor, UserError, UserPanic,
     dead_letter, log_and_continue, log_and_fail,
 };
+pub use state_dir::{StateDirError, StateDirectory};
 pub use task::{
     Behind, Choice, IllegalTransition, InputFacts, InputStart, MaxTaskIdle, NewTask,
     OffsetMetadata, StorePlace, TaskEvent, TaskState, TaskWatch, UnreadableMetadata, choose,

@@ -83,6 +83,7 @@ impl Restore {
         };
         let store = ChangelogStore {
             topic_partition: topic_partition(partition),
+            storage: 0,
             space,
             layout: Layout::TimestampedKeyValue,
             position,
@@ -94,7 +95,7 @@ impl Restore {
             leader_epoch: None,
             end_offset,
         };
-        let step = StoreStep::new(storage, vec![store]);
+        let step = StoreStep::new(vec![storage], vec![store]);
         let target = RestoreTarget { id: partition, changelogs: vec![changelog], step };
         self.commands.send(RestoreCommand::Add(target)).unwrap();
     }
@@ -131,7 +132,8 @@ fn describe(end: RestoreEnd<i32, StoreStep>) -> String {
     };
     let mut text = format!("{id} {outcome}\n");
     if let Some(step) = step {
-        let (storage, stores) = step.into_parts();
+        let (mut storages, stores) = step.into_parts();
+        let storage = storages.remove(0);
         let topic = topic_partition(id).topic;
         let stored =
             ChangelogPosition::load(&*storage, Path::new("0_0"), topic.as_str(), id).unwrap();

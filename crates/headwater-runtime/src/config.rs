@@ -1,0 +1,305 @@
+//! Typed configuration with the names and defaults of Kafka Streams (feature section 1).
+
+mod error;
+mod from_properties;
+mod policies;
+mod properties;
+#[cfg(test)]
+#[expect(clippy::needless_raw_string_hashes, reason = "expect-test writes its texts so")]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use headwater_records::Compression;
+
+pub use error::ConfigError;
+pub use from_properties::{Finding, FindingReason};
+pub use policies::BadRecord;
+
+use crate::process::OffsetReset;
+use crate::task::MaxTaskIdle;
+
+use from_properties::Setting;
+
+/// Checks one value: what would be right is in the error.
+type Check<T> = fn(&T) -> Result<(), &'static str>;
+
+/// Which of the embedded clients of Kafka Streams a setting belongs to; decides which prefixes
+/// count in a properties file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// No client: no prefix.
+    Streams,
+    /// `consumer.` and, stronger, `main.consumer.`.
+    Consumer,
+    /// `producer.`.
+    Producer,
+}
+
+/// A setter: `plain` takes the value itself, `text` whatever becomes it, `named` the text of an
+/// option.
+macro_rules! setter {
+    (plain $field:ident: $type:ty, $doc:expr) => {
+        #[doc = $doc]
+        pub fn $field(mut self, value: $type) -> Self {
+            self.$field = value;
+            self
+        }
+    };
+    (text $field:ident: $type:ty, $doc:expr) => {
+        #[doc = $doc]
+        pub fn $field(mut self, value: impl Into<$type>) -> Self {
+            self.$field = value.into();
+            self
+        }
+    };
+    (named $field:ident: $type:ty, $doc:expr) => {
+        #[doc = $doc]
+        pub fn $field(mut self, value: impl Into<String>) -> Self {
+            self.$field = Some(value.into());
+            self
+        }
+    };
+}
+
+/// Declares every setting once: field, default, documentation, setter, check, and how a properties
+/// file names it.
+macro_rules! settings {
+    ($( $(#[doc = $doc:literal])+ $given:ident $field:ident: $type:ty = $default:expr,
+        $scope:ident $key:literal, $check:expr; )+) => {
+        /// Everything that can be set about an instance.
+        ///
+        /// Names and defaults are those of Kafka Streams, in snake case; settings of its embedded
+        /// clients stand beside them. [`from_properties`](Self::from_properties) reads a Kafka
+        /// Streams configuration file as it is.
+        ///
+        /// ```
+        /// use headwater_runtime::StreamsConfig;
+        ///
+        /// let config = StreamsConfig::new("word-count").num_stream_threads(2).commit_interval_ms(500);
+        /// assert_eq!(config.num_stream_threads, 2);
+        /// config.validate()?;
+        /// # Ok::<(), headwater_runtime::ConfigError>(())
+        /// ```
+        #[derive(Clone, Debug, PartialEq)]
+        #[non_exhaustive]
+        pub struct StreamsConfig {
+            $(
+                $(#[doc = $doc])+
+                #[doc = concat!("\n\n`", $key, "`; default `", stringify!($default), "`.")]
+                pub $field: $type,
+            )+
+            /// Settings of all internal topics: the `topic.` prefix of Kafka Streams. They stand
+            /// over the library's own and under those of a single store (feature row T4).
+            pub topic: BTreeMap<String, String>,
+            /// What a properties file held that has no effect; logged when an instance starts.
+            pub findings: Vec<Finding>,
+        }
+
+        impl StreamsConfig {
+            /// Defaults for the application of this id.
+            pub fn new(application_id: impl Into<String>) -> Self {
+                Self {
+                    $( $field: $default, )+
+                    topic: BTreeMap::new(),
+                    findings: Vec::new(),
+                }
+                .application_id(application_id)
+            }
+
+            $( setter! {
+                $given $field: $type,
+                concat!("Sets [`", stringify!($field), "`](field@Self::", stringify!($field), ").")
+            } )+
+
+            /// Checks every setting.
+            ///
+            /// # Errors
+            /// The first setting that is missing or cannot have its value.
+            pub fn validate(&self) -> Result<(), ConfigError> {
+                $(
+                    let check: Check<$type> = $check;
+                    check(&self.$field).map_err(|expected| ConfigError::Invalid {
+                        key: $key.to_owned(),
+                        value: self.$field.show(),
+                        expected,
+                    })?;
+                )+
+                self.validate_together()
+            }
+
+            /// Sets the setting called `key`; `None` if there is no such setting.
+            fn set(&mut self, key: &str, value: &str) -> Option<Result<(), &'static str>> {
+                match key {
+                    $( $key => Some(<$type as Setting>::parse(value).map(|value| {
+                        self.$field = value;
+                    })), )+
+                    _ => None,
+                }
+            }
+
+            /// Where the setting called `key` belongs; `None` if there is no such setting.
+            fn scope_of(key: &str) -> Option<Scope> {
+                match key {
+                    $( $key => Some(Scope::$scope), )+
+                    _ => None,
+                }
+            }
+        }
+
+        /// Kafka's name of every setting, with its default as text.
+        #[cfg(test)]
+        fn reference() -> Vec<(&'static str, String)> {
+            let config = StreamsConfig::new("");
+            vec![ $( ($key, config.$field.show()), )+ ]
+        }
+    };
+}
+
+settings! {
+    /// Name of the application: its consumer group, the front of its internal topics' names, and
+    /// its directory below [`state_dir`](Self::state_dir).
+    text application_id: String = String::new(), Streams "application.id", check_application_id;
+    /// Front of the names of threads and clients; `None`: application id and process id.
+    named client_id: Option<String> = None, Streams "client.id", any;
+    /// Root of local state. Two processes of one application on one machine need different ones.
+    text state_dir: PathBuf = std::env::temp_dir().join("headwater"), Streams "state.dir", any;
+    /// Threads that process records.
+    plain num_stream_threads: usize = 1, Streams "num.stream.threads", at_least_one;
+    /// Time between two commits, in milliseconds.
+    plain commit_interval_ms: u64 = 30_000, Streams "commit.interval.ms", any;
+    /// Bytes of changes held back from downstream and changelog by the caches of all threads
+    /// together; 0 turns caching off.
+    plain statestore_cache_max_bytes: u64 = 10_485_760, Streams "statestore.cache.max.bytes", any;
+    /// Bytes of state changes not yet committed, of all threads together, above which a commit
+    /// comes early (KIP-892).
+    plain statestore_uncommitted_max_bytes: u64 = 67_108_864,
+        Streams "statestore.uncommitted.max.bytes", positive;
+    /// Bytes of input that may wait for processing, of all partitions together (KIP-770). A
+    /// partition is fetched further while it has less than its share.
+    plain input_buffer_max_bytes: u64 = 67_108_864, Streams "input.buffer.max.bytes", positive;
+    /// How long a task waits for data of an empty partition while another has some.
+    plain max_task_idle_ms: MaxTaskIdle = MaxTaskIdle::AtMost(Duration::ZERO), Streams "max.task.idle.ms", any;
+    /// How long a task retries what fails for reasons that may pass, in milliseconds; 0: the first
+    /// failure counts.
+    plain task_timeout_ms: u64 = 300_000, Streams "task.timeout.ms", any;
+    /// How long a fetch waits for data, in milliseconds: so often does an idle task learn that its
+    /// partitions are still at the end.
+    plain poll_ms: u64 = 100, Streams "poll.ms", positive;
+    /// Time between two deletions of consumed records of repartition topics, in milliseconds.
+    plain repartition_purge_interval_ms: u64 = 30_000, Streams "repartition.purge.interval.ms", any;
+    /// How long the state of a task that is not here any more stays, in milliseconds; also the time
+    /// between two cleanings.
+    plain state_cleanup_delay_ms: u64 = 600_000, Streams "state.cleanup.delay.ms", positive;
+    /// Copies of each partition of internal topics; `None` (`-1`) leaves it to the broker.
+    plain replication_factor: Option<i16> = None, Streams "replication.factor", check_replication_factor;
+    /// What to do with a record that cannot be read.
+    plain deserialization_exception_handler: BadRecord = BadRecord::Fail,
+        Streams "deserialization.exception.handler", any;
+    /// What to do with a record on which user code fails or panics.
+    plain processing_exception_handler: BadRecord = BadRecord::Fail,
+        Streams "processing.exception.handler", any;
+    /// What to do with a record that cannot be written.
+    plain production_exception_handler: BadRecord = BadRecord::Fail,
+        Streams "production.exception.handler", any;
+    /// The topic for records that a handler answers with [`BadRecord::DeadLetter`] (KIP-1034).
+    named errors_dead_letter_queue_topic_name: Option<String> = None,
+        Streams "errors.dead.letter.queue.topic.name", any;
+    /// Where a source starts on a partition without committed offset, unless it says so itself.
+    plain auto_offset_reset: OffsetReset = OffsetReset::Earliest, Consumer "auto.offset.reset", any;
+    /// Static id of this instance in the group: with it a quick restart moves nothing (KIP-345).
+    named group_instance_id: Option<String> = None, Consumer "group.instance.id", any;
+    /// Without a heartbeat for so long the group goes on without this instance, in milliseconds.
+    plain session_timeout_ms: u64 = 45_000, Consumer "session.timeout.ms", positive;
+    /// Time between two heartbeats, in milliseconds. Lower than Kafka's 3000, because members hear
+    /// of a rebalance only by heartbeat.
+    plain heartbeat_interval_ms: u64 = 250, Consumer "heartbeat.interval.ms", positive;
+    /// A stream thread that processes one slice of records for longer, in milliseconds, makes the
+    /// instance give up its membership.
+    plain max_poll_interval_ms: u64 = 300_000, Consumer "max.poll.interval.ms", positive;
+    /// Bytes of one partition in one fetch.
+    plain max_partition_fetch_bytes: u64 = 1_048_576, Consumer "max.partition.fetch.bytes", positive;
+    /// Bytes of one fetch.
+    plain fetch_max_bytes: u64 = 52_428_800, Consumer "fetch.max.bytes", positive;
+    /// Compression of everything written.
+    plain compression_type: Compression = Compression::None, Producer "compression.type", any;
+    /// How long a batch is tried before it fails, in milliseconds.
+    plain delivery_timeout_ms: u64 = 120_000, Producer "delivery.timeout.ms", positive;
+    /// Bytes above which an output batch is sent without waiting for more.
+    plain batch_size: u64 = 16_384, Producer "batch.size", positive;
+}
+
+impl StreamsConfig {
+    /// Sets one setting of all internal topics, for instance `segment.bytes`.
+    pub fn topic(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.topic.insert(key.into(), value.into());
+        self
+    }
+
+    fn validate_together(&self) -> Result<(), ConfigError> {
+        if self.heartbeat_interval_ms >= self.session_timeout_ms {
+            return Err(ConfigError::Conflict {
+                key: "heartbeat.interval.ms",
+                value: self.heartbeat_interval_ms.to_string(),
+                other: "session.timeout.ms",
+                other_value: self.session_timeout_ms.to_string(),
+                expected: "less",
+            });
+        }
+        let handlers = [
+            ("deserialization.exception.handler", self.deserialization_exception_handler),
+            ("processing.exception.handler", self.processing_exception_handler),
+            ("production.exception.handler", self.production_exception_handler),
+        ];
+        for (key, handler) in handlers {
+            if handler == BadRecord::DeadLetter
+                && self.errors_dead_letter_queue_topic_name.is_none()
+            {
+                return Err(ConfigError::Conflict {
+                    key,
+                    value: handler.show(),
+                    other: "errors.dead.letter.queue.topic.name",
+                    other_value: String::new(),
+                    expected: "fail or continue, or the topic must be named",
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a check like the others")]
+fn any<T>(_: &T) -> Result<(), &'static str> {
+    Ok(())
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "all checks have one signature")]
+fn positive(value: &u64) -> Result<(), &'static str> {
+    if *value > 0 { Ok(()) } else { Err("at least 1") }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "all checks have one signature")]
+fn at_least_one(value: &usize) -> Result<(), &'static str> {
+    if *value > 0 { Ok(()) } else { Err("at least 1") }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    clippy::ref_option,
+    reason = "all checks have one signature"
+)]
+fn check_replication_factor(value: &Option<i16>) -> Result<(), &'static str> {
+    if value.is_none_or(|copies| copies > 0) { Ok(()) } else { Err("at least 1, or -1") }
+}
+
+/// The rule of topic names, with room for the rest of an internal topic's name.
+fn check_application_id(id: &String) -> Result<(), &'static str> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if !id.is_empty() && id.len() <= 200 && id.chars().all(legal) && id != "." && id != ".." {
+        Ok(())
+    } else {
+        Err("1 to 200 letters, digits, '.', '_' or '-', because topic names begin with it")
+    }
+}

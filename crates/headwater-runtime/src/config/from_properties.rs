@@ -1,0 +1,459 @@
+//! A Kafka Streams configuration file, read as it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use headwater_records::Compression;
+
+use super::properties::{self, Property};
+use super::{BadRecord, ConfigError, Scope, StreamsConfig};
+use crate::process::OffsetReset;
+use crate::task::MaxTaskIdle;
+
+/// A key of a properties file that has no effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The key as it stands there.
+    pub key: String,
+    /// Its line, from 1.
+    pub line: usize,
+    /// Why it has no effect.
+    pub reason: FindingReason,
+}
+
+/// Why a key of a properties file has no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FindingReason {
+    /// Kafka Streams does not know it either.
+    Unknown,
+    /// Kafka Streams knows it, but there is nothing here that it could change.
+    NoMeaning,
+    /// The same key comes again further down; the last one counts.
+    Duplicate {
+        /// Line of the one that counts.
+        counts: usize,
+    },
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} in line {} has no effect: ", self.key, self.line)?;
+        match self.reason {
+            FindingReason::Unknown => write!(f, "there is no such setting"),
+            FindingReason::NoMeaning => {
+                write!(f, "Kafka Streams has this setting, Headwater does not")
+            }
+            FindingReason::Duplicate { counts } => {
+                write!(f, "the key comes again in line {counts}")
+            }
+        }
+    }
+}
+
+/// Settings of Kafka Streams and its clients that have no meaning here; a trailing `.` stands for
+/// everything that begins so.
+const WITHOUT_MEANING: &[&str] = &[
+    "acceptable.recovery.lag",
+    "allow.auto.create.topics",
+    "allow.os.group.write.access",
+    "application.server",
+    "auto.commit.interval.ms",
+    "auto.include.jmx.reporter",
+    "bootstrap.servers",
+    "buffer.memory",
+    "buffered.records.per.partition",
+    "built.in.metrics.version",
+    "cache.max.bytes.buffering",
+    "check.crcs",
+    "client.dns.lookup",
+    "client.rack",
+    "client.tag.",
+    "connections.max.idle.ms",
+    "default.api.timeout.ms",
+    "default.client.supplier",
+    "default.deserialization.exception.handler",
+    "default.dsl.store",
+    "default.key.serde",
+    "default.list.key.serde.inner",
+    "default.list.key.serde.type",
+    "default.list.value.serde.inner",
+    "default.list.value.serde.type",
+    "default.production.exception.handler",
+    "default.timestamp.extractor",
+    "default.value.serde",
+    "dsl.store.format",
+    "dsl.store.suppliers.class",
+    "enable.auto.commit",
+    "enable.idempotence",
+    "enable.metrics.push",
+    "enable.transactional.statestores",
+    "ensure.explicit.internal.resource.naming",
+    "exclude.internal.topics",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
+    "group.id",
+    "group.protocol",
+    "interceptor.classes",
+    "internal.leave.group.on.close",
+    "isolation.level",
+    "key.deserializer",
+    "key.serializer",
+    "linger.ms",
+    "log.summary.interval.ms",
+    "max.block.ms",
+    "max.in.flight.requests.per.connection",
+    "max.poll.records",
+    "max.request.size",
+    "max.warmup.replicas",
+    "metadata.max.age.ms",
+    "metadata.max.idle.ms",
+    "metadata.recovery.strategy",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "num.standby.replicas",
+    "partition.assignment.strategy",
+    "partitioner.class",
+    "probing.rebalance.interval.ms",
+    "processing.exception.handler.global.enabled",
+    "processor.wrapper.class",
+    "rack.aware.assignment.",
+    "receive.buffer.bytes",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "request.timeout.ms",
+    "retries",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "rocksdb.config.setter",
+    "sasl.",
+    "security.",
+    "send.buffer.bytes",
+    "ssl.",
+    "state.cleanup.dir.max.age.ms",
+    "task.assignor.class",
+    "topology.description.push.enabled",
+    "topology.optimization",
+    "transaction.timeout.ms",
+    "transactional.id",
+    "upgrade.from",
+    "value.deserializer",
+    "value.serializer",
+    "window.size.ms",
+    "windowed.inner.class.serde",
+    "windowstore.changelog.additional.retention.ms",
+];
+
+/// Client prefixes, with what a key behind them is for and how strongly it counts: Kafka Streams
+/// lets the more specific one win.
+const PREFIXES: &[(&str, Option<Scope>, u8)] = &[
+    ("main.consumer.", Some(Scope::Consumer), 2),
+    ("consumer.", Some(Scope::Consumer), 1),
+    ("producer.", Some(Scope::Producer), 1),
+    ("restore.consumer.", None, 0),
+    ("global.consumer.", None, 0),
+    ("admin.", None, 0),
+];
+
+impl StreamsConfig {
+    /// Reads the text of a Java `.properties` file with the keys of Kafka Streams, client prefixes
+    /// and `topic.` included. What has no effect is in [`findings`](Self::findings), and is logged
+    /// when an instance starts.
+    ///
+    /// # Errors
+    /// A value that its setting cannot have, a guarantee that cannot be given, a broken escape.
+    /// That settings are complete and fit together is checked by [`validate`](Self::validate).
+    pub fn from_properties(text: &str) -> Result<Self, ConfigError> {
+        let mut config = Self::new(String::new());
+        let properties = last_of_each_key(properties::parse(text)?, &mut config.findings);
+        let mut strengths: BTreeMap<&str, u8> = BTreeMap::new();
+        for property in &properties {
+            if let Some(topic_key) = property.key.strip_prefix("topic.") {
+                config.topic.insert(topic_key.to_owned(), property.value.clone());
+                continue;
+            }
+            if property.key == GUARANTEE {
+                check_guarantee(&property.value)?;
+                continue;
+            }
+            match place(&property.key) {
+                Ok((key, strength)) => {
+                    let counts = strengths.entry(key).or_default();
+                    // Files are in no order, so a weaker key may follow a stronger one.
+                    if strength >= *counts {
+                        *counts = strength;
+                        config.set_from(key, property)?;
+                    }
+                }
+                Err(reason) => config.findings.push(Finding {
+                    key: property.key.clone(),
+                    line: property.line,
+                    reason,
+                }),
+            }
+        }
+        config.findings.sort_by_key(|finding| finding.line);
+        Ok(config)
+    }
+
+    fn set_from(&mut self, key: &str, property: &Property) -> Result<(), ConfigError> {
+        match self.set(key, &property.value) {
+            None | Some(Ok(())) => Ok(()),
+            Some(Err(expected)) => Err(ConfigError::Invalid {
+                key: property.key.clone(),
+                value: property.value.clone(),
+                expected,
+            }),
+        }
+    }
+}
+
+const GUARANTEE: &str = "processing.guarantee";
+
+/// A weaker guarantee than the one asked for must not pass silently.
+fn check_guarantee(value: &str) -> Result<(), ConfigError> {
+    if value.trim() == "at_least_once" {
+        return Ok(());
+    }
+    Err(ConfigError::Invalid {
+        key: GUARANTEE.to_owned(),
+        value: value.to_owned(),
+        expected: "at_least_once, the guarantee of this version",
+    })
+}
+
+fn last_of_each_key(properties: Vec<Property>, findings: &mut Vec<Finding>) -> Vec<Property> {
+    let mut last: BTreeMap<String, Property> = BTreeMap::new();
+    for property in properties {
+        let line = property.line;
+        if let Some(earlier) = last.insert(property.key.clone(), property) {
+            findings.push(Finding {
+                key: earlier.key,
+                line: earlier.line,
+                reason: FindingReason::Duplicate { counts: line },
+            });
+        }
+    }
+    let mut in_order: Vec<Property> = last.into_values().collect();
+    in_order.sort_by_key(|property| property.line);
+    in_order
+}
+
+/// The setting that a key of a file stands for and how strongly, or why it has no effect.
+fn place(key: &str) -> Result<(&str, u8), FindingReason> {
+    if StreamsConfig::scope_of(key).is_some() {
+        return Ok((key, 0));
+    }
+    for &(prefix, scope, strength) in PREFIXES {
+        let Some(bare) = key.strip_prefix(prefix) else { continue };
+        let known = StreamsConfig::scope_of(bare);
+        return match known {
+            Some(Scope::Consumer | Scope::Producer) if known == scope => Ok((bare, strength)),
+            Some(_) => Err(FindingReason::NoMeaning),
+            None => Err(reason_for(bare)),
+        };
+    }
+    Err(reason_for(key))
+}
+
+fn reason_for(key: &str) -> FindingReason {
+    let listed = WITHOUT_MEANING
+        .iter()
+        .any(|known| key == *known || (known.ends_with('.') && key.starts_with(known)));
+    if listed { FindingReason::NoMeaning } else { FindingReason::Unknown }
+}
+
+/// A type that a setting can have.
+pub(super) trait Setting: Sized {
+    /// Reads the text of a properties file; the error says what would be right.
+    fn parse(text: &str) -> Result<Self, &'static str>;
+    /// The value as a properties file would have it.
+    fn show(&self) -> String;
+}
+
+macro_rules! plain_setting {
+    ($($type:ty, $expected:literal;)+) => { $(
+        impl Setting for $type {
+            fn parse(text: &str) -> Result<Self, &'static str> {
+                text.trim().parse().map_err(|_| $expected)
+            }
+            fn show(&self) -> String {
+                self.to_string()
+            }
+        }
+    )+ };
+}
+
+plain_setting! {
+    String, "a text";
+    u64, "a whole number from 0";
+    usize, "a whole number from 0";
+}
+
+impl Setting for Option<String> {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
+    }
+    fn show(&self) -> String {
+        self.clone().unwrap_or_default()
+    }
+}
+
+impl Setting for PathBuf {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        if text.trim().is_empty() { Err("a directory") } else { Ok(text.trim().into()) }
+    }
+    fn show(&self) -> String {
+        self.display().to_string()
+    }
+}
+
+impl Setting for Option<i16> {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        match text.trim().parse() {
+            Ok(-1) => Ok(None),
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err("a whole number from 1, or -1"),
+        }
+    }
+    fn show(&self) -> String {
+        self.unwrap_or(-1).to_string()
+    }
+}
+
+impl Setting for MaxTaskIdle {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        match text.trim() {
+            "-1" => Ok(Self::Never),
+            text => text
+                .parse()
+                .map(|ms| Self::AtMost(Duration::from_millis(ms)))
+                .map_err(|_| "milliseconds, or -1"),
+        }
+    }
+    fn show(&self) -> String {
+        match self {
+            Self::Never => "-1".to_owned(),
+            Self::AtMost(limit) => limit.as_millis().to_string(),
+        }
+    }
+}
+
+/// The values of settings that have names.
+macro_rules! named_setting {
+    ($type:ty, $expected:literal, $($name:literal $(| $other:literal)* => $value:expr,)+) => {
+        impl Setting for $type {
+            fn parse(text: &str) -> Result<Self, &'static str> {
+                match text.trim().rsplit('.').next().unwrap_or_default() {
+                    $( $name $(| $other)* => Ok($value), )+
+                    _ => Err($expected),
+                }
+            }
+            fn show(&self) -> String {
+                let shown = [$(($value, $name)),+];
+                shown.iter().find(|(value, _)| value == self)
+                    .map_or_else(String::new, |(_, name)| (*name).to_owned())
+            }
+        }
+    };
+}
+
+// Java's handlers are known by the names of their classes.
+named_setting! {
+    BadRecord, "fail, continue or dead_letter; a handler class of your own cannot be read from a file",
+    "fail" | "LogAndFailExceptionHandler" | "LogAndFailProcessingExceptionHandler"
+        | "DefaultProductionExceptionHandler" => BadRecord::Fail,
+    "continue" | "LogAndContinueExceptionHandler" | "LogAndContinueProcessingExceptionHandler"
+        => BadRecord::Continue,
+    "dead_letter" => BadRecord::DeadLetter,
+}
+
+named_setting! {
+    Compression, "none, gzip, snappy, lz4 or zstd",
+    "none" => Compression::None,
+    "gzip" => Compression::Gzip,
+    "snappy" => Compression::Snappy,
+    "lz4" => Compression::Lz4,
+    "zstd" => Compression::Zstd,
+}
+
+impl Setting for OffsetReset {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let expected = "earliest, latest, none or by_duration:<ISO 8601 duration>";
+        match text.trim() {
+            "earliest" => Ok(Self::Earliest),
+            "latest" => Ok(Self::Latest),
+            "none" => Ok(Self::None),
+            other => other
+                .strip_prefix("by_duration:")
+                .and_then(duration_ms)
+                .map(|ms| Self::ByDuration { ms })
+                .ok_or(expected),
+        }
+    }
+    fn show(&self) -> String {
+        match self {
+            Self::Earliest => "earliest".to_owned(),
+            Self::Latest => "latest".to_owned(),
+            Self::None => "none".to_owned(),
+            Self::ByDuration { ms } => format!("by_duration:PT{}.{:03}S", ms / 1000, ms % 1000),
+        }
+    }
+}
+
+/// Milliseconds of an ISO 8601 duration in days, hours, minutes and seconds (`P1DT2H3M4.5S`), the
+/// form that Java's `Duration.parse` reads, without signs.
+fn duration_ms(text: &str) -> Option<i64> {
+    let text = text.strip_prefix(['P', 'p'])?;
+    let (date, time) = match text.split_once(['T', 't']) {
+        Some((_, "")) => return None,
+        Some((date, time)) => (date, time),
+        None => (text, ""),
+    };
+    if date.is_empty() && time.is_empty() {
+        return None;
+    }
+    let mut total = 0_i64;
+    let mut units = BTreeSet::new();
+    for (part, allowed) in [(date, "D"), (time, "HMS")] {
+        let mut rest = part;
+        while !rest.is_empty() {
+            let end = rest.find(|c: char| c.is_ascii_alphabetic())?;
+            let (number, tail) = rest.split_at(end);
+            let mut tail = tail.chars();
+            let unit = tail.next()?.to_ascii_uppercase();
+            rest = tail.as_str();
+            if !allowed.contains(unit) || !units.insert(unit) {
+                return None;
+            }
+            total = total.checked_add(unit_ms(number, unit)?)?;
+        }
+    }
+    Some(total)
+}
+
+fn unit_ms(number: &str, unit: char) -> Option<i64> {
+    let factor = match unit {
+        'D' => 86_400_000,
+        'H' => 3_600_000,
+        'M' => 60_000,
+        _ => return seconds_ms(number),
+    };
+    digits(number)?.checked_mul(factor)
+}
+
+fn seconds_ms(number: &str) -> Option<i64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let thousandths: String = fraction.chars().chain("000".chars()).take(3).collect();
+    digits(fraction)?;
+    digits(whole)?.checked_mul(1000)?.checked_add(digits(&thousandths)?)
+}
+
+fn digits(text: &str) -> Option<i64> {
+    let all = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    all.then(|| text.parse().ok()).flatten()
+}

@@ -1,0 +1,178 @@
+use std::fmt::Write;
+
+use expect_test::{Expect, expect};
+
+use super::*;
+
+fn read(text: &str) -> StreamsConfig {
+    StreamsConfig::from_properties(text).unwrap()
+}
+
+#[test]
+fn a_file_of_kafka_streams_is_read_as_it_is() {
+    let config = read(
+        "# word count
+application.id = word-count
+bootstrap.servers = one:9092,two:9092
+state.dir = /var/lib/\\
+            streams
+num.stream.threads = 4
+commit.interval.ms: 100
+max.task.idle.ms = -1
+replication.factor = -1
+processing.guarantee = at_least_once
+deserialization.exception.handler = org.apache.kafka.streams.errors.LogAndContinueExceptionHandler
+production.exception.handler = DefaultProductionExceptionHandler
+auto.offset.reset = none
+consumer.auto.offset.reset = latest
+main.consumer.session.timeout.ms = 30000
+consumer.session.timeout.ms = 20000
+session.timeout.ms = 10000
+producer.compression.type = lz4
+topic.segment.bytes = 1000
+topic.min.insync.replicas = 2
+",
+    );
+    let expected = StreamsConfig::new("word-count")
+        .state_dir("/var/lib/streams")
+        .num_stream_threads(4)
+        .commit_interval_ms(100)
+        .max_task_idle_ms(MaxTaskIdle::Never)
+        .deserialization_exception_handler(BadRecord::Continue)
+        .auto_offset_reset(OffsetReset::Latest)
+        .session_timeout_ms(30_000)
+        .compression_type(Compression::Lz4)
+        .topic("segment.bytes", "1000")
+        .topic("min.insync.replicas", "2");
+    assert_eq!(StreamsConfig { findings: Vec::new(), ..config.clone() }, expected);
+    let findings: Vec<String> = config.findings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        findings,
+        [
+            "bootstrap.servers in line 3 has no effect: Kafka Streams has this setting, Headwater does not"
+        ]
+    );
+    config.validate().unwrap();
+}
+
+#[test]
+fn keys_without_effect_are_named() {
+    let config = read(
+        "application.id=a
+num.stream.treads=4
+commit.interval.ms=1
+ssl.keystore.location=x
+consumer.fetch.min.bytes=1
+consumer.nonsense=1
+restore.consumer.session.timeout.ms=1
+producer.session.timeout.ms=1
+consumer.num.stream.threads=7
+commit.interval.ms=2
+client.tag.zone=a
+",
+    );
+    let findings: Vec<String> =
+        config.findings.iter().map(|finding| format!("{finding}\n")).collect();
+    expect![[r#"
+        num.stream.treads in line 2 has no effect: there is no such setting
+        commit.interval.ms in line 3 has no effect: the key comes again in line 10
+        ssl.keystore.location in line 4 has no effect: Kafka Streams has this setting, Headwater does not
+        consumer.fetch.min.bytes in line 5 has no effect: Kafka Streams has this setting, Headwater does not
+        consumer.nonsense in line 6 has no effect: there is no such setting
+        restore.consumer.session.timeout.ms in line 7 has no effect: Kafka Streams has this setting, Headwater does not
+        producer.session.timeout.ms in line 8 has no effect: Kafka Streams has this setting, Headwater does not
+        consumer.num.stream.threads in line 9 has no effect: Kafka Streams has this setting, Headwater does not
+        client.tag.zone in line 11 has no effect: Kafka Streams has this setting, Headwater does not
+    "#]]
+    .assert_eq(&findings.concat());
+    assert_eq!(config.commit_interval_ms, 2);
+    assert_eq!(config.num_stream_threads, 1);
+}
+
+fn check_error(config: Result<StreamsConfig, ConfigError>, expected: &Expect) {
+    let error = config.and_then(|config| config.validate()).unwrap_err();
+    expected.assert_eq(&error.to_string());
+}
+
+#[test]
+fn errors_name_key_and_value() {
+    let file = |text: &str| StreamsConfig::from_properties(&format!("application.id=a\n{text}"));
+    check_error(
+        file("num.stream.threads=two"),
+        &expect![[r#"num.stream.threads cannot be "two": it must be a whole number from 0"#]],
+    );
+    check_error(
+        file("num.stream.threads=0"),
+        &expect![[r#"num.stream.threads cannot be "0": it must be at least 1"#]],
+    );
+    check_error(
+        file("main.consumer.auto.offset.reset=first"),
+        &expect![[
+            r#"main.consumer.auto.offset.reset cannot be "first": it must be earliest, latest, none or by_duration:<ISO 8601 duration>"#
+        ]],
+    );
+    check_error(
+        file("processing.guarantee=exactly_once_v2"),
+        &expect![[
+            r#"processing.guarantee cannot be "exactly_once_v2": it must be at_least_once, the guarantee of this version"#
+        ]],
+    );
+    check_error(
+        file("replication.factor=0"),
+        &expect![[r#"replication.factor cannot be "0": it must be at least 1, or -1"#]],
+    );
+    check_error(
+        file("processing.exception.handler=com.example.Mine"),
+        &expect![[
+            r#"processing.exception.handler cannot be "com.example.Mine": it must be fail, continue or dead_letter; a handler class of your own cannot be read from a file"#
+        ]],
+    );
+    check_error(
+        Ok(StreamsConfig::new("")),
+        &expect![[
+            r#"application.id cannot be "": it must be 1 to 200 letters, digits, '.', '_' or '-', because topic names begin with it"#
+        ]],
+    );
+    check_error(
+        Ok(StreamsConfig::new("a/../b")),
+        &expect![[
+            r#"application.id cannot be "a/../b": it must be 1 to 200 letters, digits, '.', '_' or '-', because topic names begin with it"#
+        ]],
+    );
+    check_error(
+        Ok(StreamsConfig::new("a").heartbeat_interval_ms(45_000)),
+        &expect![[
+            r#"heartbeat.interval.ms cannot be "45000" while session.timeout.ms is "45000": it must be less"#
+        ]],
+    );
+    check_error(
+        Ok(StreamsConfig::new("a").processing_exception_handler(BadRecord::DeadLetter)),
+        &expect![[
+            r#"processing.exception.handler cannot be "dead_letter" while errors.dead.letter.queue.topic.name is "": it must be fail or continue, or the topic must be named"#
+        ]],
+    );
+}
+
+#[test]
+fn every_default_can_be_written_into_a_file() {
+    let mut text = String::new();
+    for (key, default) in reference() {
+        writeln!(text, "{key}={default}").unwrap();
+    }
+    assert_eq!(read(&text), StreamsConfig::new(""));
+}
+
+#[test]
+fn offset_reset_by_duration() {
+    let parse = |text: &str| <OffsetReset as Setting>::parse(text);
+    for (text, ms) in
+        [("P1D", 86_400_000), ("PT1.5S", 1500), ("P2DT3H4M5.006S", 183_845_006), ("pt10m", 600_000)]
+    {
+        let read = parse(&format!("by_duration:{text}"));
+        assert_eq!(read, Ok(OffsetReset::ByDuration { ms }), "{text}");
+        assert_eq!(parse(&read.unwrap().show()), read);
+    }
+    for text in ["", "P", "PT", "P1", "P1H", "PT1D", "PT1S2S", "PT-1S", "1D", "PT1.S", "P1DT"] {
+        assert!(parse(&format!("by_duration:{text}")).is_err(), "{text}");
+    }
+}

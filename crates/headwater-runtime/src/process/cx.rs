@@ -161,6 +161,12 @@ impl Cx<'_> {
         self.evict(slot)
     }
 
+    /// Whether the store is cached: its changes are then handed on by its listener.
+    #[inline]
+    pub fn is_cached(&self, slot: StoreSlot) -> bool {
+        self.task.stores[slot.index()].cache.is_some()
+    }
+
     /// Starts reading the entries of a range, ascending or descending; what is written meanwhile
     /// may or may not be seen.
     pub fn range(&self, slot: StoreSlot, range: KeyRange, direction: Direction) -> StoreCursor {
@@ -280,9 +286,13 @@ impl Cx<'_> {
         let headers = std::mem::take(&mut self.task.headers);
         let result = flush.iter().try_for_each(|change| {
             let context = change.context;
-            let new = change.new.map(|stored| layout.split(stored).1);
+            let (stored_time, new) = match change.new.map(|stored| layout.split(stored)) {
+                Some((stored_time, value)) => (stored_time, Some(value)),
+                None => (None, None),
+            };
             let old = change.old.map(|stored| layout.split(stored).1);
-            let timestamp = context.timestamp;
+            // The time of a result can be later than that of the record that changed it.
+            let timestamp = stored_time.unwrap_or(context.timestamp);
             self.log_change(slot, change.key, new, timestamp)?;
             let Some(listener) = &listener else { return Ok(()) };
             self.task.headers.clone_from(&context.headers);
@@ -296,7 +306,7 @@ impl Cx<'_> {
                         .as_ref()
                         .map_or(-1, |(_, partition)| *partition),
                     offset: context.offset,
-                    timestamp,
+                    timestamp: context.timestamp,
                     raw: None,
                 },
             };

@@ -205,29 +205,17 @@ impl TopologyBuilder {
         processor: &str,
         stores: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<(), TopologyError> {
-        let mut names = Vec::new();
-        let mut user = None;
-        for store in stores {
-            let store = store.as_ref();
-            if self.global_stores.iter().any(|global| global.spec.name == store) {
-                return Err(TopologyError::GlobalStoreConnected {
-                    store: store.to_owned(),
-                    processor: processor.to_owned(),
-                });
-            }
-            if self.stores.iter().all(|known| known.spec.name != store) {
-                return Err(TopologyError::UnknownStore {
-                    store: store.to_owned(),
-                    processor: processor.to_owned(),
-                });
-            }
-            user = Some(self.find_store_user(processor, store)?);
-            names.push(store.to_owned());
+        let names: Vec<String> = stores.into_iter().map(|name| name.as_ref().to_owned()).collect();
+        if names.is_empty() {
+            return Err(TopologyError::NoStores { processor: processor.to_owned() });
         }
-        let user =
-            user.ok_or_else(|| TopologyError::NoStores { processor: processor.to_owned() })?;
-        for name in names {
-            self.connect(user, &name);
+        let kind = self.ids.get(processor).map(|id| &self.nodes[id.0].kind);
+        if matches!(kind, Some(DraftKind::Source { .. } | DraftKind::Sink(_))) {
+            return Err(TopologyError::ConnectedSourceOrSink { node: processor.to_owned() });
+        }
+        let users = names.iter().map(|store| self.find_connectable(processor, store));
+        for (user, store) in users.collect::<Result<Vec<_>, _>>()?.into_iter().zip(&names) {
+            self.connect(user, store);
         }
         Ok(())
     }
@@ -455,6 +443,19 @@ impl TopologyBuilder {
             return Err(TopologyError::NoParents { name: name.to_owned() });
         }
         Ok(found)
+    }
+
+    fn find_connectable(&self, processor: &str, store: &str) -> Result<NodeId, TopologyError> {
+        let names = || (store.to_owned(), processor.to_owned());
+        if self.global_stores.iter().any(|global| global.spec.name == store) {
+            let (store, processor) = names();
+            return Err(TopologyError::GlobalStoreConnected { store, processor });
+        }
+        if self.stores.iter().all(|known| known.spec.name != store) {
+            let (store, processor) = names();
+            return Err(TopologyError::UnknownStore { store, processor });
+        }
+        self.find_store_user(processor, store)
     }
 
     fn find_store_user(&self, processor: &str, store: &str) -> Result<NodeId, TopologyError> {

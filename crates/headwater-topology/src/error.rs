@@ -127,7 +127,13 @@ pub enum TopologyError {
         /// The store that it was to use.
         store: String,
     },
-    /// A store for a source or a sink.
+    /// Stores connected to a source or a sink.
+    #[error("Invalid topology: State stores cannot be connect to sources or sinks.")]
+    ConnectedSourceOrSink {
+        /// The source or sink.
+        node: String,
+    },
+    /// A store added for a source or a sink.
     #[error(
         "Invalid topology: cannot connect a state store {store} to a source node or a sink node."
     )]

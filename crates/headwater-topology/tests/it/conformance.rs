@@ -1,8 +1,8 @@
 //! Graphs that Kafka Streams 4.4 has built, described or refused.
 //!
 //! `low-level.jsonl` holds all cases of the conformance corpus that use the low-level interface,
-//! `graphs.jsonl` random graphs that Kafka Streams was asked to describe; both without the records in
-//! and out, which are not this crate's subject.
+//! `graphs.jsonl` random graphs that Kafka Streams was asked to describe, `calls.jsonl` random calls
+//! most of which it refuses; all without the records in and out, which are not this crate's subject.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +16,11 @@ use serde_json::{Map, Value, json};
 fn low_level_cases_are_built_described_and_refused_as_in_the_original() {
     // `low-same-instance` is refused for a processor supplier, which the graph knows nothing of.
     assert_eq!(check_all(include_str!("../data/low-level.jsonl"), &["low-same-instance"]), 46);
+}
+
+#[test]
+fn random_calls_are_refused_for_the_reason_that_the_original_gives() {
+    assert_eq!(check_all(include_str!("../data/calls.jsonl"), &[]), 178);
 }
 
 #[test]

@@ -93,8 +93,14 @@ impl WriteBatch {
             (a.space, a.head).cmp(&(b.space, b.head)).then_with(|| a.key(bytes).cmp(b.key(bytes)))
         };
         if !writes.is_sorted_by(|a, b| compare(a, b) == Ordering::Less) {
-            writes.sort_by(|a, b| compare(a, b).then_with(|| b.start.cmp(&a.start)));
-            writes.dedup_by(|b, a| compare(a, b) == Ordering::Equal);
+            writes.sort_by(compare);
+            writes.dedup_by(|later, kept| {
+                let same = compare(later, kept) == Ordering::Equal;
+                if same {
+                    *kept = *later;
+                }
+                same
+            });
         }
         SortedBatch(self)
     }
@@ -162,4 +168,58 @@ pub struct BatchWrite<'a> {
     pub key: &'a [u8],
     /// The new value, `None` to delete the key.
     pub value: Option<&'a [u8]>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Pair<'a> = (&'a [u8], Option<&'a [u8]>);
+
+    const SPACE: SpaceId = SpaceId::new(1);
+
+    /// Collects and sorts `writes`, all to one space.
+    fn check(writes: &[Pair<'_>], expected: &[Pair<'_>]) {
+        let mut batch = WriteBatch::new();
+        for (key, value) in writes {
+            batch.push(SPACE, key, *value);
+        }
+        let sorted: Vec<_> = batch.sort().iter().map(|write| (write.key, write.value)).collect();
+        assert_eq!(sorted, expected);
+    }
+
+    #[test]
+    fn of_several_writes_to_a_key_the_last_one_counts() {
+        check(&[(b"a", Some(b"1")), (b"a", None)], &[(b"a", None)]);
+        check(
+            &[(b"a", None), (b"b", None), (b"a", Some(b"2"))],
+            &[(b"a", Some(b"2")), (b"b", None)],
+        );
+        // Writes without any bytes start at the same place of the buffer.
+        check(&[(b"", None), (b"", Some(b""))], &[(b"", Some(b""))]);
+        check(&[(b"", Some(b"")), (b"", None)], &[(b"", None)]);
+    }
+
+    #[test]
+    fn keys_are_ordered_by_all_their_bytes() {
+        let long: [&[u8]; 5] = [b"", b"12345678", b"12345678\0", b"123456789", b"9"];
+        let ordered: Vec<_> = long.iter().map(|&key| (key, Some(key))).collect();
+        let reversed: Vec<_> = ordered.iter().rev().copied().collect();
+        check(&reversed, &ordered);
+        // A short key is zero-filled for the first comparison, not equal to one with zeros.
+        check(&[(b"\0", None), (b"", None)], &[(b"", None), (b"\0", None)]);
+    }
+
+    #[test]
+    fn spaces_come_one_after_the_other() {
+        let mut batch = WriteBatch::new();
+        batch.push(SpaceId::new(300), b"a", None);
+        batch.push(SpaceId::new(2), b"b", None);
+        batch.push(SpaceId::new(300), b"a", Some(b"1"));
+        let spaces: Vec<_> = batch.sort().iter().map(|write| write.space.get()).collect();
+        assert_eq!(spaces, [2, 300]);
+        assert_eq!((batch.len(), batch.bytes()), (2, 4));
+        batch.clear();
+        assert!(batch.is_empty() && batch.sort().is_empty());
+    }
 }

@@ -3,6 +3,8 @@
 mod access;
 mod backend;
 mod batch;
+#[cfg(feature = "contract")]
+pub mod contract;
 mod error;
 mod memory;
 mod meta;

@@ -13,6 +13,8 @@ use crate::{
 
 mod image;
 mod space;
+#[cfg(all(test, feature = "contract"))]
+mod tests;
 
 use image::{Contents, Image};
 

@@ -133,10 +133,12 @@ pub trait TaskStorage: fmt::Debug + Send {
     fn sync(&mut self) -> Result<(), StoreError>;
 
     /// The read half. It sees every write that has been applied, without waiting for a sync.
+    ///
+    /// A reader may keep the directory locked until it is dropped, so give readers back before the
+    /// directory is opened again.
     fn reader(&self) -> Arc<dyn StorageReader>;
 
-    /// Syncs and lets go of the directory. Readers that are still around keep the memory of the
-    /// storage alive, but not its lock.
+    /// Syncs and lets go of the directory.
     ///
     /// # Errors
     /// What [`sync`](Self::sync) reports.

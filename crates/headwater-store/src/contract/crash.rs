@@ -22,6 +22,11 @@ impl Ledger {
         Self { last }
     }
 
+    /// The last commit that was applied.
+    pub const fn last(self) -> u64 {
+        self.last
+    }
+
     /// Applies the next commit.
     ///
     /// # Panics
@@ -103,7 +108,7 @@ pub fn meta_is_never_ahead_after_a_drop(backend: &dyn StoreBackend) {
             ledger.commit(&mut *storage);
             if commit % 3 == 1 {
                 storage.sync().expect("the storage syncs");
-                synced = ledger.last;
+                synced = ledger.last();
             }
         }
         drop(storage);

@@ -199,8 +199,8 @@ pub fn closing_keeps_everything(backend: &dyn StoreBackend) {
     assert_eq!(storage.meta(b"offset").expect("meta can be read"), Some(b"3".to_vec()));
 }
 
-/// A persistent directory is open once at a time; a close or a drop frees it, also while readers are
-/// still around.
+/// A persistent directory is open once at a time; a close or a drop frees it, at the latest when the
+/// last reader is gone.
 ///
 /// # Panics
 /// When the backend breaks the rule.
@@ -222,6 +222,11 @@ pub fn second_opening_is_refused(backend: &dyn StoreBackend) {
     let reader = second.reader();
     assert!(refused(), "the directory is open again");
     drop(second);
+    let beside_reader = backend.open(&dir, &OpenOptions::default());
+    assert!(
+        matches!(beside_reader, Ok(_) | Err(StoreError::Locked { .. })),
+        "a reader is no damage: {beside_reader:?}"
+    );
+    drop((beside_reader, reader));
     drop(open(backend, &dir));
-    drop(reader);
 }

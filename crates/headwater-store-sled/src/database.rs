@@ -1,0 +1,147 @@
+//! The open database: sled itself behind a border where its errors and panics become ours.
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use headwater_store::{Damage, StoreError};
+
+/// sled's file inside its directory.
+const LOG_FILE: &str = "db";
+/// sled's directory for large values.
+const BLOBS_DIR: &str = "blobs";
+
+/// One sled database.
+#[derive(Debug)]
+pub(crate) struct Database {
+    /// Directory of the task, for errors.
+    dir: PathBuf,
+    /// Directory of sled.
+    path: PathBuf,
+    db: sled::Db,
+    /// The directory's lock. Fields are dropped in order, so it is freed after the database is closed,
+    /// and a refusal by our own lock is all that a second opening meets.
+    _lock: File,
+}
+
+impl Database {
+    pub(crate) fn open(
+        dir: &Path,
+        path: PathBuf,
+        cache_bytes: u64,
+        lock: File,
+    ) -> Result<Self, StoreError> {
+        // Everything is flushed by `sync`. Without a period of its own sled starts no thread for
+        // each database.
+        let config = sled::Config::new()
+            .path(&path)
+            .cache_capacity(cache_bytes)
+            .flush_every_ms(None)
+            .mode(sled::Mode::LowSpace);
+        let db = guard(dir, "open the database", || config.open())?;
+        Ok(Self { dir: dir.to_owned(), path, db, _lock: lock })
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Runs `f` on the tree that holds everything.
+    pub(crate) fn tree<T>(
+        &self,
+        operation: &'static str,
+        f: impl FnOnce(&sled::Tree) -> sled::Result<T>,
+    ) -> Result<T, StoreError> {
+        guard(&self.dir, operation, || f(&self.db))
+    }
+
+    /// Hands sled's log to the operating system and makes sure that it reaches the disk. `synced`
+    /// are the large values of which that is known.
+    pub(crate) fn sync(&self, synced: &mut BTreeSet<OsString>) -> Result<(), StoreError> {
+        guard(&self.dir, "flush", || self.db.flush())?;
+        let blobs = self.path.join(BLOBS_DIR);
+        let present = names_in(&blobs)?;
+        let new = present.difference(synced).cloned().collect::<Vec<_>>();
+        for name in &new {
+            match sync_file(&blobs.join(name)) {
+                // A value that was replaced meanwhile is no loss.
+                Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                other => other?,
+            }
+        }
+        if !new.is_empty() {
+            sync_file(&blobs)?;
+        }
+        *synced = present;
+        sync_file(&self.path.join(LOG_FILE))
+    }
+}
+
+/// Syncs a file or the entries of a directory.
+pub(crate) fn sync_file(path: &Path) -> Result<(), StoreError> {
+    File::open(path).and_then(|file| file.sync_all()).map_err(|source| StoreError::Io {
+        operation: "sync",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Calls into sled; its errors, and its panics, come back as ours.
+fn guard<T>(
+    dir: &Path,
+    operation: &'static str,
+    f: impl FnOnce() -> sled::Result<T>,
+) -> Result<T, StoreError> {
+    // Unwind safe: after a panic nobody goes on with the database, the error says to rebuild it.
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(translate(dir, operation, error)),
+        Err(panic) => Err(StoreError::damaged(dir, Damage::Panic { message: message_of(&*panic) })),
+    }
+}
+
+#[cold]
+fn translate(dir: &Path, operation: &'static str, error: sled::Error) -> StoreError {
+    match error {
+        sled::Error::Io(source) if !is_damage(&source) => {
+            StoreError::Io { operation, path: dir.to_owned(), source }
+        }
+        // We always open with the same options: what sled does not support is its own files.
+        sled::Error::Io(_)
+        | sled::Error::Unsupported(_)
+        | sled::Error::Corruption { .. }
+        | sled::Error::ReportableBug(_)
+        | sled::Error::CollectionNotFound(_) => {
+            StoreError::damaged(dir, Damage::Backend { source: error.into() })
+        }
+    }
+}
+
+/// Whether sled says by an I/O error what its files look like, not what the system refuses.
+fn is_damage(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::InvalidData
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::NotFound
+            | io::ErrorKind::Other
+    )
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+fn names_in(dir: &Path) -> Result<BTreeSet<OsString>, StoreError> {
+    let entries = fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    match entries {
+        Ok(entries) => Ok(entries.into_iter().map(|entry| entry.file_name()).collect()),
+        Err(source) => Err(StoreError::Io { operation: "list", path: dir.to_owned(), source }),
+    }
+}

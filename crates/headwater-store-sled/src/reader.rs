@@ -1,0 +1,67 @@
+//! The read half.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use headwater_store::{Chunk, Direction, KeyRange, SpaceId, StorageReader, StoreError};
+use parking_lot::RwLock;
+
+use crate::database::Database;
+use crate::keys;
+
+/// Number of entries of each space that exists.
+///
+/// The lock guards the set of spaces, which changes when a store is made or dropped; point reads do
+/// not take it.
+pub(crate) type Counts = RwLock<BTreeMap<SpaceId, AtomicU64>>;
+
+#[derive(Debug)]
+pub(crate) struct SledReader {
+    pub(crate) database: Arc<Database>,
+    pub(crate) counts: Arc<Counts>,
+}
+
+impl StorageReader for SledReader {
+    fn get(&self, space: SpaceId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
+        value.clear();
+        let key = keys::entry(space, key);
+        let found = self.database.tree("read", |tree| tree.get(&key))?;
+        if let Some(bytes) = &found {
+            value.extend_from_slice(bytes);
+        }
+        Ok(found.is_some())
+    }
+
+    fn scan(
+        &self,
+        space: SpaceId,
+        range: &KeyRange,
+        direction: Direction,
+        chunk: &mut Chunk,
+    ) -> Result<(), StoreError> {
+        chunk.clear();
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.database.tree("read a range", |tree| {
+            let mut entries = tree.range(keys::range(space, range));
+            while !chunk.is_full() {
+                let next = match direction {
+                    Direction::Forward => entries.next(),
+                    Direction::Reverse => entries.next_back(),
+                };
+                let Some(entry) = next else { break };
+                let (key, value) = entry?;
+                chunk.push(keys::entry_key(&key), &value);
+            }
+            Ok(())
+        })
+    }
+
+    fn approximate_entries(&self, space: SpaceId) -> Result<u64, StoreError> {
+        let counts = self.counts.read();
+        let count = counts.get(&space).ok_or(StoreError::UnknownSpace { space })?;
+        Ok(count.load(Ordering::Relaxed))
+    }
+}

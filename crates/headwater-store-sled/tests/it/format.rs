@@ -1,0 +1,98 @@
+//! What the backend makes of files that it did not write as they are.
+
+use std::path::Path;
+
+use headwater_store::{
+    Damage, Direction, KeyRange, OpenOptions, SpaceId, StoreBackend, StoreError, TaskStorage,
+    WriteBatch,
+};
+use headwater_store_sled::SledBackend;
+
+fn open(dir: &Path) -> Result<Box<dyn TaskStorage>, StoreError> {
+    SledBackend::new().open(dir, &OpenOptions::default())
+}
+
+/// Works on the database itself.
+fn raw(dir: &Path, change: impl FnOnce(&sled::Db)) {
+    let db = sled::open(dir.join("sled")).expect("nobody has it open");
+    change(&db);
+    db.flush().expect("it can be flushed");
+}
+
+fn put(storage: &mut dyn TaskStorage, space: SpaceId, keys: u16) {
+    let mut batch = WriteBatch::new();
+    for key in 0..keys {
+        batch.push(space, &key.to_be_bytes(), Some(b"value"));
+    }
+    storage.apply(batch.sort(), &[]).expect("the writes are applied");
+}
+
+#[test]
+fn an_unknown_format_version_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    open(home.path()).unwrap().close().unwrap();
+    raw(home.path(), |db| {
+        db.insert([0, 0, b'f'], &7_u32.to_be_bytes()).unwrap();
+    });
+    let error = open(home.path()).unwrap_err();
+    let StoreError::Damaged { damage: Damage::FormatVersion { found, supported }, .. } = error
+    else {
+        panic!("{error:?}");
+    };
+    assert_eq!((found, supported), (7, 1));
+}
+
+#[test]
+fn a_database_that_lost_everything_is_not_a_new_one() {
+    let home = tempfile::tempdir().unwrap();
+    open(home.path()).unwrap().close().unwrap();
+    std::fs::remove_dir_all(home.path().join("sled")).unwrap();
+    let error = open(home.path()).unwrap_err();
+    assert!(error.is_damage(), "{error:?}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("file");
+    std::fs::write(&file, b"in the way").unwrap();
+    let error = open(&file.join("0_0")).unwrap_err();
+    assert!(matches!(&error, StoreError::Io { operation: "create", .. }), "{error:?}");
+}
+
+#[test]
+fn a_drop_that_was_cut_short_is_finished_by_the_next_opening() {
+    let home = tempfile::tempdir().unwrap();
+    let mut storage = open(home.path()).unwrap();
+    let space = storage.space("old").unwrap();
+    put(&mut *storage, space, 300);
+    storage.close().unwrap();
+    // As `drop_space` leaves it when it is killed after its first write.
+    raw(home.path(), |db| {
+        db.remove([&[0, 0, b's'], &b"old"[..]].concat()).unwrap().expect("the store's name");
+    });
+    let mut storage = open(home.path()).unwrap();
+    assert_eq!(storage.spaces().unwrap(), []);
+    let again = storage.space("old").unwrap();
+    assert_ne!(again, space);
+    storage.close().unwrap();
+    raw(home.path(), |db| {
+        assert_eq!(db.scan_prefix(space.get().to_be_bytes()).count(), 0);
+    });
+}
+
+#[test]
+fn the_number_of_entries_outlives_a_close() {
+    let home = tempfile::tempdir().unwrap();
+    let mut storage = open(home.path()).unwrap();
+    let space = storage.space("counts").unwrap();
+    put(&mut *storage, space, 300);
+    put(&mut *storage, space, 310);
+    storage.close().unwrap();
+    let storage = open(home.path()).unwrap();
+    let reader = storage.reader();
+    assert_eq!(reader.approximate_entries(space).unwrap(), 310);
+    let mut chunk = headwater_store::Chunk::new(1000);
+    reader.scan(space, &KeyRange::all(), Direction::Reverse, &mut chunk).unwrap();
+    assert_eq!(chunk.len(), 310);
+}

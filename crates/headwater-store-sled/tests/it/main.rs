@@ -1,0 +1,5 @@
+//! The sled backend through its public border.
+
+mod contract;
+mod format;
+mod kill;

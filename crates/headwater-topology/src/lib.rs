@@ -100,6 +100,8 @@
 //!   them.
 //! - Co-partition groups that share a topic are one group, in whatever order they came
 //!   ([`Topology::copartition_groups`]), and are checked also where no repartition topic is involved.
+//! - Numbers of partitions do not depend on the order in which repartition topics are looked at
+//!   ([`Topology::plan_tasks`]).
 //! - Named topologies do not exist.
 
 mod builder;

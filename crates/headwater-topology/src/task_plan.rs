@@ -66,6 +66,13 @@ pub enum TaskPlanError {
     },
 }
 
+/// What is known of the number of partitions upstream of a repartition topic.
+struct UpstreamCount {
+    largest: u32,
+    /// Whether the number is known for every topic upstream.
+    is_complete: bool,
+}
+
 impl Topology {
     /// Counts tasks and partitions, given the number of partitions of the topics that exist. Patterns
     /// must have been [resolved](Topology::with_matched_topics) before.
@@ -73,8 +80,10 @@ impl Topology {
     /// The rules are those of `RepartitionTopics`, `CopartitionedTopicsEnforcer` and `ChangelogTopics`
     /// of Kafka Streams 4.4:
     /// - A repartition topic has the number that the user fixed, else the largest number of partitions
-    ///   among the source topics of the sub-topologies that write to it, as far as known; in order of
-    ///   sub-topologies, and over again until all are known (T8).
+    ///   among the source topics of the sub-topologies that write to it: over and over for those whose
+    ///   sources are all known, and where repartition topics wait for each other in a circle, from what
+    ///   is known (T8). (The original takes what is known at any time, in hash order; so it may give a
+    ///   topic fewer partitions than one of its sources has.)
     /// - Then each co-partition group is made equal: to its topics that are no repartition topics,
     ///   which must all agree; else to the fixed ones, which must agree; else to the largest (T9).
     /// - A sub-topology has as many tasks as its largest source topic has partitions; task n reads
@@ -147,24 +156,35 @@ impl Topology {
             }
         }
         while !open.is_empty() {
-            let before = open.len();
-            open.retain(|&topic| {
-                let writers =
-                    self.subtopologies().iter().filter(|it| it.sink_topics.contains(topic));
-                let upstream = writers.flat_map(|it| &it.source_topics);
-                let largest =
-                    upstream.filter_map(|source| counts.get(source.as_str())).max().copied();
-                if let Some(count) = largest {
-                    counts.insert(topic, count);
-                }
-                largest.is_none()
-            });
-            if open.len() == before {
+            let found: Vec<(&str, UpstreamCount)> = open
+                .iter()
+                .filter_map(|&topic| Some((topic, self.count_upstream(topic, counts)?)))
+                .collect();
+            let some_complete = found.iter().any(|(_, count)| count.is_complete);
+            let settled: BTreeMap<&str, u32> = found
+                .into_iter()
+                .filter(|(_, count)| count.is_complete || !some_complete)
+                .map(|(topic, count)| (topic, count.largest))
+                .collect();
+            if settled.is_empty() {
                 let topics = open.into_iter().map(str::to_owned).collect();
                 return Err(TaskPlanError::UnknownPartitionCount { topics });
             }
+            open.retain(|topic| !settled.contains_key(topic));
+            counts.extend(settled);
         }
         Ok(())
+    }
+
+    /// The largest number of partitions among the source topics of the sub-topologies that write to
+    /// this topic; `None` if no number is known.
+    fn count_upstream(&self, topic: &str, counts: &BTreeMap<&str, u32>) -> Option<UpstreamCount> {
+        let writers = self.subtopologies().iter().filter(|it| it.sink_topics.contains(topic));
+        let upstream = writers.flat_map(|it| &it.source_topics);
+        let found: Vec<Option<u32>> =
+            upstream.map(|source| counts.get(source.as_str()).copied()).collect();
+        let largest = found.iter().flatten().max().copied()?;
+        Some(UpstreamCount { largest, is_complete: found.iter().all(Option::is_some) })
     }
 
     fn enforce_copartitioning<'a>(

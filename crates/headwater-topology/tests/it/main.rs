@@ -8,6 +8,8 @@ mod building;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod counting;
+#[cfg(test)]
 mod description;
 #[cfg(test)]
 mod diff;

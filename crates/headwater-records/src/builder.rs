@@ -6,10 +6,12 @@ use crate::compression::Compression;
 use crate::error::RecordsError;
 use crate::header::{BatchHeader, HEADER_SIZE, TimestampType};
 use crate::record::{Header, Record};
-use crate::varint::{self, MAX_VARINT, MAX_VARLONG};
+use crate::varint::Varint;
 
 /// The largest batch: Kafka's lengths have 31 bits, and the length does not count itself.
 const MAX_BATCH: usize = i32::MAX as usize;
+/// Room for a record's length, and for its last number to be written at full width.
+const SLACK: usize = 2 * Varint::ROOM;
 
 /// A batch of one partition that grows record by record.
 ///
@@ -18,13 +20,12 @@ const MAX_BATCH: usize = i32::MAX as usize;
 #[derive(Clone, Debug)]
 pub struct BatchBuilder {
     compression: Compression,
-    /// Room for the header, then the records; empty between a `finish` and the next record.
+    /// Room for the header, then the records up to `end`, then room for more.
     buffer: Vec<u8>,
+    end: usize,
     count: u32,
     base_timestamp: i64,
     max_timestamp: i64,
-    /// Room that the last batch took: the next one starts with it.
-    capacity: usize,
 }
 
 impl BatchBuilder {
@@ -32,11 +33,11 @@ impl BatchBuilder {
     pub fn new(compression: Compression) -> Self {
         Self {
             compression,
-            buffer: Vec::new(),
+            buffer: vec![0; HEADER_SIZE],
+            end: HEADER_SIZE,
             count: 0,
             base_timestamp: 0,
             max_timestamp: 0,
-            capacity: 0,
         }
     }
 
@@ -47,35 +48,47 @@ impl BatchBuilder {
     #[inline]
     pub fn append(&mut self, record: Record<'_>) -> Result<u32, RecordsError> {
         if self.count == 0 {
-            self.begin(record.timestamp);
+            self.base_timestamp = record.timestamp;
+            self.max_timestamp = record.timestamp;
         }
-        let timestamp_delta = record.timestamp.wrapping_sub(self.base_timestamp);
         let relative_offset = self.count;
+        let timestamp_delta = Varint::new(record.timestamp.wrapping_sub(self.base_timestamp));
+        let offset_delta = Varint::new(i64::from(relative_offset));
+        let key_length = Varint::of_nullable(record.key);
+        let value_length = Varint::of_nullable(record.value);
+        let header_count = Varint::of_length(record.headers.len());
+        let key = record.key.unwrap_or_default();
+        let value = record.value.unwrap_or_default();
         let size = 1
-            + varint::length(timestamp_delta)
-            + varint::length(i64::from(relative_offset))
-            + nullable_size(record.key)
-            + nullable_size(record.value)
+            + timestamp_delta.length()
+            + offset_delta.length()
+            + key_length.length()
+            + key.len()
+            + value_length.length()
+            + value.len()
+            + header_count.length()
             + headers_size(record.headers);
-        if size > MAX_BATCH - MAX_VARINT - self.buffer.len().min(MAX_BATCH - MAX_VARINT) {
-            return Err(RecordsError::BatchFull { size: self.buffer.len(), record: size });
-        }
-        self.buffer.reserve(MAX_VARINT + size);
+        self.make_room(size)?;
 
-        let mut prefix = Prefix::default();
-        prefix.number(as_number(size));
-        prefix.attributes();
-        prefix.number(timestamp_delta);
-        prefix.number(i64::from(relative_offset));
-        prefix.number(record.key.map_or(-1, |key| as_number(key.len())));
-        self.buffer.extend_from_slice(prefix.bytes());
-        self.buffer.extend_from_slice(record.key.unwrap_or_default());
-        self.put_nullable(record.value);
-        self.put_number(as_number(record.headers.len()));
-        for header in record.headers {
-            self.put_nullable(Some(header.name.as_bytes()));
-            self.put_nullable(header.value);
+        // Room was made, so nothing of this can fail; positions are kept out of memory.
+        let mut out = Writer { room: self.buffer.get_mut(self.end..).unwrap_or_default() };
+        out.number(Varint::of_length(size));
+        out.attributes();
+        out.number(timestamp_delta);
+        out.number(offset_delta);
+        out.number(key_length);
+        out.bytes(key);
+        out.number(value_length);
+        out.bytes(value);
+        out.number(header_count);
+        for Header { name, value } in record.headers {
+            out.number(Varint::of_length(name.len()));
+            out.bytes(name.as_bytes());
+            out.number(Varint::of_nullable(*value));
+            out.bytes(value.unwrap_or_default());
         }
+        let left = out.room.len();
+        self.end = self.buffer.len() - left;
 
         self.count += 1;
         self.max_timestamp = self.max_timestamp.max(record.timestamp);
@@ -94,7 +107,7 @@ impl BatchBuilder {
 
     /// Bytes that the batch would have uncompressed, header included; 0 without records.
     pub fn size_bytes(&self) -> usize {
-        if self.is_empty() { 0 } else { self.buffer.len() }
+        if self.is_empty() { 0 } else { self.end }
     }
 
     /// Highest timestamp appended since the last `finish`.
@@ -109,16 +122,15 @@ impl BatchBuilder {
     /// If the builder is empty: there is no batch without records.
     pub fn finish(&mut self) -> PendingBatch {
         assert!(self.count > 0, "a batch is finished only when it has a record");
-        self.capacity = self.buffer.len();
         let batch = if self.compression == Compression::None {
-            std::mem::take(&mut self.buffer)
+            self.buffer.get(..self.end).unwrap_or_default().to_vec()
         } else {
-            let records = self.buffer.get(HEADER_SIZE..).unwrap_or_default();
+            let records = self.buffer.get(HEADER_SIZE..self.end).unwrap_or_default();
             let mut batch = vec![0; HEADER_SIZE];
             self.compression.compress(records, &mut batch);
-            self.buffer.clear();
             batch
         };
+        self.end = HEADER_SIZE;
         let header = BatchHeader {
             base_offset: 0,
             last_offset: i64::from(self.count) - 1,
@@ -139,25 +151,21 @@ impl BatchBuilder {
         PendingBatch { header, bytes: batch.into() }
     }
 
+    /// Makes room for a record of `size` bytes, its length field not counted.
+    #[inline]
+    fn make_room(&mut self, size: usize) -> Result<(), RecordsError> {
+        let needed = size.saturating_add(SLACK);
+        if needed > self.buffer.len() - self.end { self.grow(size, needed) } else { Ok(()) }
+    }
+
     #[cold]
-    fn begin(&mut self, timestamp: i64) {
-        self.buffer.reserve(self.capacity);
-        self.buffer.resize(HEADER_SIZE, 0);
-        self.base_timestamp = timestamp;
-        self.max_timestamp = timestamp;
-    }
-
-    #[inline]
-    fn put_nullable(&mut self, bytes: Option<&[u8]>) {
-        self.put_number(bytes.map_or(-1, |bytes| as_number(bytes.len())));
-        self.buffer.extend_from_slice(bytes.unwrap_or_default());
-    }
-
-    #[inline]
-    fn put_number(&mut self, value: i64) {
-        let mut prefix = Prefix::default();
-        prefix.number(value);
-        self.buffer.extend_from_slice(prefix.bytes());
+    fn grow(&mut self, record: usize, needed: usize) -> Result<(), RecordsError> {
+        if needed > MAX_BATCH - self.end {
+            return Err(RecordsError::BatchFull { size: self.size_bytes(), record });
+        }
+        let length = (self.end + needed).max(2 * self.buffer.len()).min(MAX_BATCH);
+        self.buffer.resize(length, 0);
+        Ok(())
     }
 }
 
@@ -238,50 +246,50 @@ impl PendingBatch {
     }
 }
 
-/// The numbers at the front of a record, put together before they are copied at once.
-#[derive(Default)]
-struct Prefix {
-    bytes: [u8; 3 * MAX_VARINT + MAX_VARLONG + 1],
-    length: usize,
+/// Writes the fields of a record into the room made for them.
+struct Writer<'a> {
+    room: &'a mut [u8],
 }
 
-impl Prefix {
+impl Writer<'_> {
     #[inline]
-    fn number(&mut self, value: i64) {
-        let free = self.bytes.get_mut(self.length..).unwrap_or_default();
-        self.length += varint::put(free, value);
+    fn number(&mut self, number: Varint) {
+        number.put_to(self.room);
+        self.pass(number.length());
     }
 
-    /// Attributes of a record: none are defined.
+    /// None are defined for records.
     #[inline]
     fn attributes(&mut self) {
-        self.length += 1;
+        if let Some(attributes) = self.room.first_mut() {
+            *attributes = 0;
+        }
+        self.pass(1);
     }
 
     #[inline]
-    fn bytes(&self) -> &[u8] {
-        self.bytes.get(..self.length).unwrap_or_default()
+    fn bytes(&mut self, bytes: &[u8]) {
+        if let Some(room) = self.room.get_mut(..bytes.len()) {
+            room.copy_from_slice(bytes);
+        }
+        self.pass(bytes.len());
+    }
+
+    #[inline]
+    fn pass(&mut self, length: usize) {
+        self.room = std::mem::take(&mut self.room).get_mut(length..).expect("room was made");
     }
 }
 
-#[inline]
-fn nullable_size(bytes: Option<&[u8]>) -> usize {
-    match bytes {
-        None => 1,
-        Some(bytes) => varint::length(as_number(bytes.len())) + bytes.len(),
-    }
-}
-
+/// Bytes of the headers of a record, without their count.
 #[inline]
 fn headers_size(headers: &[Header<'_>]) -> usize {
-    let mut size = varint::length(as_number(headers.len()));
-    for header in headers {
-        size += nullable_size(Some(header.name.as_bytes())) + nullable_size(header.value);
+    let mut size = 0;
+    for Header { name, value } in headers {
+        size += Varint::of_length(name.len()).length()
+            + name.len()
+            + Varint::of_nullable(*value).length()
+            + value.map_or(0, <[u8]>::len);
     }
     size
-}
-
-#[inline]
-fn as_number(length: usize) -> i64 {
-    i64::try_from(length).expect("no slice is longer than isize::MAX")
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::error::{Position, RecordsError};
 use crate::header::{BatchHeader, TimestampType};
 use crate::record::Header;
-use decode::{Fault, FaultKind, Fields, Span};
+use decode::{Decoded, Fault, FaultKind, Places, Wrong};
 
 mod decode;
 
@@ -47,20 +47,20 @@ impl BatchRecords {
         Cursor::default()
     }
 
-    fn view(&self, fields: Fields) -> RecordRef<'_> {
-        let bytes = |span: Span| self.records.get(span.range()).expect(OWN_CURSOR);
+    #[inline]
+    fn view<'a>(&'a self, record: Decoded<'a>) -> RecordRef<'a> {
         RecordRef {
-            offset: self.header.base_offset + i64::from(fields.offset_delta),
+            offset: self.header.base_offset + i64::from(record.offset_delta),
             timestamp: match self.header.timestamp_type {
                 // Wraps as Kafka's arithmetic does, so that every timestamp can be written.
                 TimestampType::CreateTime => {
-                    self.header.base_timestamp.wrapping_add(fields.timestamp_delta)
+                    self.header.base_timestamp.wrapping_add(record.timestamp_delta)
                 }
                 TimestampType::LogAppendTime => self.header.max_timestamp,
             },
-            key: fields.key.map(bytes),
-            value: fields.value.map(bytes),
-            headers: HeadersRef { count: fields.header_count, bytes: bytes(fields.headers) },
+            key: record.key.bytes,
+            value: record.value.bytes,
+            headers: HeadersRef { count: record.header_count, bytes: record.headers },
         }
     }
 
@@ -84,8 +84,6 @@ impl BatchRecords {
         }
     }
 }
-
-const OWN_CURSOR: &str = "a cursor is used with the records it was made for";
 
 impl<'a> IntoIterator for &'a BatchRecords {
     type Item = Result<RecordRef<'a>, RecordsError>;
@@ -197,7 +195,7 @@ pub struct Cursor {
     read: u32,
     /// The smallest relative offset that the next record may have.
     least_offset_delta: i32,
-    peeked: Option<Fields>,
+    peeked: Option<Places>,
     ended: bool,
 }
 
@@ -216,11 +214,11 @@ impl Cursor {
     ) -> Option<Result<RecordRef<'a>, RecordsError>> {
         if self.peeked.is_none() {
             match self.read(records)? {
-                Ok(fields) => self.peeked = Some(fields),
+                Ok(record) => self.peeked = Some(Places::of(&record)),
                 Err(error) => return Some(Err(error)),
             }
         }
-        self.peeked.map(|fields| Ok(records.view(fields)))
+        self.peeked.map(|places| Ok(records.view(places.look_up(&records.records))))
     }
 
     /// The next record, going past it; `None` after the last one.
@@ -236,14 +234,10 @@ impl Cursor {
         &mut self,
         records: &'a BatchRecords,
     ) -> Option<Result<RecordRef<'a>, RecordsError>> {
-        let fields = match self.peeked.take() {
-            Some(fields) => fields,
-            None => match self.read(records)? {
-                Ok(fields) => fields,
-                Err(error) => return Some(Err(error)),
-            },
-        };
-        Some(Ok(records.view(fields)))
+        match self.peeked.take() {
+            Some(places) => Some(Ok(records.view(places.look_up(&records.records)))),
+            None => Some(self.read(records)?.map(|record| records.view(record))),
+        }
     }
 
     /// Records that this cursor has not gone past yet, as the batch announces them.
@@ -255,7 +249,7 @@ impl Cursor {
     }
 
     #[inline]
-    fn read(&mut self, records: &BatchRecords) -> Option<Result<Fields, RecordsError>> {
+    fn read<'a>(&mut self, records: &'a BatchRecords) -> Option<Result<Decoded<'a>, RecordsError>> {
         if self.ended {
             return None;
         }
@@ -263,32 +257,34 @@ impl Cursor {
             return self.end(records).map(Err);
         }
         self.read += 1;
-        let last_offset = records.header.last_offset - records.header.base_offset;
-        match decode::record(&records.records, self.byte) {
-            Ok((fields, end)) if self.follows(fields.offset_delta, last_offset) => {
-                self.byte = end;
-                self.least_offset_delta = fields.offset_delta.saturating_add(1);
-                Some(Ok(fields))
+        match decode::record::<Wrong>(&records.records, self.byte) {
+            Ok(record) if self.may_follow(records, record.offset_delta) => {
+                self.byte = record.end;
+                self.least_offset_delta = record.offset_delta.saturating_add(1);
+                Some(Ok(record))
             }
-            Ok((fields, _)) => Some(Err(self.fail(
-                records,
-                Fault {
-                    byte: self.byte,
-                    field: "relative offset",
-                    kind: FaultKind::Value(i64::from(fields.offset_delta)),
-                },
-            ))),
-            Err(fault) => Some(Err(self.fail(records, fault))),
+            _ => Some(Err(self.fail(records))),
         }
     }
 
+    /// Offsets grow within the batch and stay within what it announces, gaps allowed.
     #[inline]
-    fn follows(&self, offset_delta: i32, last_offset: i64) -> bool {
-        offset_delta >= self.least_offset_delta && i64::from(offset_delta) <= last_offset
+    fn may_follow(&self, records: &BatchRecords, offset_delta: i32) -> bool {
+        let last = records.header.last_offset - records.header.base_offset;
+        offset_delta >= self.least_offset_delta && i64::from(offset_delta) <= last
     }
 
+    /// Says what is wrong with the record at hand, and goes on behind it if that can be.
     #[cold]
-    fn fail(&mut self, records: &BatchRecords, fault: Fault) -> RecordsError {
+    fn fail(&mut self, records: &BatchRecords) -> RecordsError {
+        let fault = match decode::record::<Fault>(&records.records, self.byte) {
+            Err(fault) => fault,
+            Ok(record) => Fault {
+                byte: self.byte,
+                field: "relative offset",
+                kind: FaultKind::Value(i64::from(record.offset_delta)),
+            },
+        };
         match (fault.kind, decode::skip(&records.records, self.byte)) {
             (FaultKind::HeaderName { .. }, Some(end)) => self.byte = end,
             _ => self.ended = true,

@@ -1,9 +1,9 @@
 //! Kafka's variable-length numbers: zigzag, seven bits a byte, lowest first.
 
 /// Longest form of a 32-bit number.
-pub(crate) const MAX_VARINT: usize = 5;
+const MAX_VARINT: usize = 5;
 /// Longest form of a 64-bit number.
-pub(crate) const MAX_VARLONG: usize = 10;
+const MAX_VARLONG: usize = 10;
 
 /// Why a number could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,88 +12,132 @@ pub(crate) enum Fault {
     TooLong,
 }
 
-/// Bytes that [`put`] needs for the zigzag form of `value`.
-#[inline]
-pub(crate) fn length(value: i64) -> usize {
-    // One byte per seven significant bits; zero has one byte too.
-    let bits = 64 - (zigzag(value) | 1).leading_zeros();
-    (bits as usize).div_ceil(7)
+/// A number in its variable-length form, kept in registers until it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Varint {
+    /// The bytes, the first one lowest and zeros behind; beyond eight bytes the zigzag form.
+    bits: u64,
+    length: usize,
 }
 
-/// Writes `value` to the start of `out`, which has room for it, and gives the bytes written.
-#[inline]
-pub(crate) fn put(out: &mut [u8], value: i64) -> usize {
-    let mut rest = zigzag(value);
-    let mut written = 0;
-    for slot in out {
-        written += 1;
-        if rest < 0x80 {
-            *slot = low_byte(rest);
-            break;
+impl Varint {
+    /// Bytes that [`put_to`](Self::put_to) needs room for, though it may use fewer.
+    pub(crate) const ROOM: usize = MAX_VARLONG;
+    /// Most bytes that are kept ready to be written at once.
+    const READY: usize = size_of::<u64>();
+
+    #[inline]
+    pub(crate) fn new(value: i64) -> Self {
+        let zigzag = ((value << 1) ^ (value >> 63)).cast_unsigned();
+        if zigzag < 1 << 7 {
+            Self { bits: zigzag, length: 1 }
+        } else if zigzag < 1 << 14 {
+            Self { bits: zigzag & 0x7f | 0x80 | zigzag >> 7 << 8, length: 2 }
+        } else {
+            Self::long(zigzag)
         }
-        *slot = low_byte(rest) | 0x80;
-        rest >>= 7;
     }
-    written
+
+    fn long(zigzag: u64) -> Self {
+        let length = (u64::BITS - zigzag.leading_zeros()).div_ceil(7) as usize;
+        if length > Self::READY {
+            return Self { bits: zigzag, length };
+        }
+        let group = |index: usize| zigzag >> (7 * index) & 0x7f | 0x80;
+        let last = zigzag >> (7 * (length - 1)) << (8 * (length - 1));
+        let bits = (0..length - 1).fold(last, |bits, index| bits | group(index) << (8 * index));
+        Self { bits, length }
+    }
+
+    /// A length or count, which cannot be negative.
+    #[inline]
+    pub(crate) fn of_length(length: usize) -> Self {
+        Self::new(i64::try_from(length).expect("no slice is longer than isize::MAX"))
+    }
+
+    /// The length of bytes that may be null.
+    #[inline]
+    pub(crate) fn of_nullable(bytes: Option<&[u8]>) -> Self {
+        bytes.map_or_else(|| Self::new(-1), |bytes| Self::of_length(bytes.len()))
+    }
+
+    /// Bytes of the variable-length form.
+    #[inline]
+    pub(crate) fn length(self) -> usize {
+        self.length
+    }
+
+    /// Writes the number to the start of `out`, which has [`ROOM`](Self::ROOM). What is there behind the
+    /// number may be overwritten.
+    #[inline]
+    pub(crate) fn put_to(self, out: &mut [u8]) {
+        match out.first_chunk_mut() {
+            // A store of fixed length costs less than one of the right length.
+            Some(ready) if self.length <= Self::READY => *ready = self.bits.to_le_bytes(),
+            _ => self.put_bytes_to(out),
+        }
+    }
+
+    #[cold]
+    fn put_bytes_to(self, out: &mut [u8]) {
+        let mut rest = self.bits;
+        for slot in out.iter_mut().take(self.length - 1) {
+            *slot = (rest & 0x7f | 0x80).to_le_bytes()[0];
+            rest >>= 7;
+        }
+        if let Some(slot) = out.get_mut(self.length - 1) {
+            *slot = rest.to_le_bytes()[0];
+        }
+    }
 }
 
-/// Takes a 32-bit number off the front of `input`.
+/// The 32-bit number at `*at`, which then is the byte behind it.
 #[inline]
-pub(crate) fn take_i32(input: &mut &[u8]) -> Result<i32, Fault> {
-    let encoded = take::<MAX_VARINT>(input)?;
+pub(crate) fn read_i32(bytes: &[u8], at: &mut usize) -> Result<i32, Fault> {
+    let encoded = read::<MAX_VARINT>(bytes, at)?;
     let encoded = u32::try_from(encoded).map_err(|_| Fault::TooLong)?;
     Ok((encoded >> 1).cast_signed() ^ -(encoded & 1).cast_signed())
 }
 
-/// Takes a 64-bit number off the front of `input`.
+/// The 64-bit number at `*at`, which then is the byte behind it.
 #[inline]
-pub(crate) fn take_i64(input: &mut &[u8]) -> Result<i64, Fault> {
-    let encoded = take::<MAX_VARLONG>(input)?;
+pub(crate) fn read_i64(bytes: &[u8], at: &mut usize) -> Result<i64, Fault> {
+    let encoded = read::<MAX_VARLONG>(bytes, at)?;
     Ok((encoded >> 1).cast_signed() ^ -(encoded & 1).cast_signed())
 }
 
 /// One and two bytes are nearly all there is in a batch, so they are read without a loop.
 #[inline]
-fn take<const MAX: usize>(input: &mut &[u8]) -> Result<u64, Fault> {
-    match **input {
-        [a, ref rest @ ..] if a < 0x80 => {
-            *input = rest;
-            Ok(u64::from(a))
-        }
-        [a, b, ref rest @ ..] if b < 0x80 => {
-            *input = rest;
-            Ok(u64::from(a & 0x7f) | u64::from(b) << 7)
-        }
-        _ => take_long::<MAX>(input),
+fn read<const MAX: usize>(bytes: &[u8], at: &mut usize) -> Result<u64, Fault> {
+    let &first = bytes.get(*at).ok_or(Fault::CutOff)?;
+    if first < 0x80 {
+        *at += 1;
+        return Ok(u64::from(first));
     }
+    let &second = bytes.get(*at + 1).ok_or(Fault::CutOff)?;
+    if second < 0x80 {
+        *at += 2;
+        return Ok(u64::from(first & 0x7f) | u64::from(second) << 7);
+    }
+    read_long::<MAX>(bytes, at)
 }
 
-fn take_long<const MAX: usize>(input: &mut &[u8]) -> Result<u64, Fault> {
+fn read_long<const MAX: usize>(bytes: &[u8], at: &mut usize) -> Result<u64, Fault> {
+    let bytes = bytes.get(*at..).unwrap_or_default();
     let mut value = 0_u64;
-    for (index, &byte) in input.iter().take(MAX).enumerate() {
+    for (index, &byte) in bytes.iter().take(MAX).enumerate() {
         let bits = u64::from(byte & 0x7f);
-        let shift = 7 * index;
         // The tenth byte of a 64-bit number has room for one bit.
-        if shift == 63 && bits > 1 {
+        if index == MAX_VARLONG - 1 && bits > 1 {
             return Err(Fault::TooLong);
         }
-        value |= bits << shift;
+        value |= bits << (7 * index);
         if byte < 0x80 {
-            *input = input.get(index + 1..).unwrap_or_default();
+            *at += index + 1;
             return Ok(value);
         }
     }
-    if input.len() < MAX { Err(Fault::CutOff) } else { Err(Fault::TooLong) }
-}
-
-#[inline]
-fn zigzag(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)).cast_unsigned()
-}
-
-#[inline]
-fn low_byte(value: u64) -> u8 {
-    value.to_le_bytes()[0]
+    if bytes.len() < MAX { Err(Fault::CutOff) } else { Err(Fault::TooLong) }
 }
 
 #[cfg(test)]
@@ -101,18 +145,19 @@ mod tests {
     use super::*;
 
     fn check(value: i64, bytes: &[u8]) {
-        let mut out = [0; MAX_VARLONG];
-        let written = put(&mut out, value);
-        assert_eq!(&out[..written], bytes, "{value}");
-        assert_eq!(length(value), bytes.len(), "{value}");
-        let mut input = bytes;
-        assert_eq!(take_i64(&mut input), Ok(value));
-        assert!(input.is_empty());
+        let mut out = [0; Varint::ROOM];
+        let varint = Varint::new(value);
+        varint.put_to(&mut out);
+        assert_eq!(varint.length(), bytes.len(), "{value}");
+        assert_eq!(out[..bytes.len()], *bytes, "{value}");
+        let mut at = 0;
+        assert_eq!(read_i64(&out, &mut at), Ok(value));
+        assert_eq!(at, bytes.len());
         for end in 0..bytes.len() {
-            assert_eq!(take_i64(&mut &bytes[..end]), Err(Fault::CutOff), "{value} to {end}");
+            assert_eq!(read_i64(&bytes[..end], &mut 0), Err(Fault::CutOff), "{value} to {end}");
         }
         if let Ok(value) = i32::try_from(value) {
-            assert_eq!(take_i32(&mut &bytes[..]), Ok(value));
+            assert_eq!(read_i32(bytes, &mut 0), Ok(value));
         }
     }
 
@@ -126,6 +171,9 @@ mod tests {
         check(64, &[0x80, 1]);
         check(8191, &[0xfe, 0x7f]);
         check(8192, &[0x80, 0x80, 1]);
+        check(1 << 20, &[0x80, 0x80, 0x80, 1]);
+        check((1 << 55) - 1, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]);
+        check(1 << 55, &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1]);
         check(i64::from(i32::MAX), &[0xfe, 0xff, 0xff, 0xff, 0x0f]);
         check(i64::from(i32::MIN), &[0xff, 0xff, 0xff, 0xff, 0x0f]);
         check(i64::MAX, &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
@@ -134,12 +182,13 @@ mod tests {
 
     #[test]
     fn numbers_too_long_for_their_type_are_refused() {
-        assert_eq!(take_i32(&mut &[0xff, 0xff, 0xff, 0xff, 0x1f][..]), Err(Fault::TooLong));
-        assert_eq!(take_i32(&mut &[0x80; 5][..]), Err(Fault::TooLong));
-        assert_eq!(take_i32(&mut &[0x80; 4][..]), Err(Fault::CutOff));
-        assert_eq!(take_i64(&mut &[0xff; 10][..]), Err(Fault::TooLong));
+        let refused = Err(Fault::TooLong);
+        assert_eq!(read_i32(&[0xff, 0xff, 0xff, 0xff, 0x1f], &mut 0), refused);
+        assert_eq!(read_i32(&[0x80; 5], &mut 0), refused);
+        assert_eq!(read_i32(&[0x80; 4], &mut 0), Err(Fault::CutOff));
+        assert_eq!(read_i64(&[0xff; 10], &mut 0), Err(Fault::TooLong));
         let mut eleven_bits = [0x80; 10];
         eleven_bits[9] = 2;
-        assert_eq!(take_i64(&mut &eleven_bits[..]), Err(Fault::TooLong));
+        assert_eq!(read_i64(&eleven_bits, &mut 0), Err(Fault::TooLong));
     }
 }

@@ -1,36 +1,93 @@
 //! Taking one record apart: where its fields lie, and what can be wrong with it.
 
-use std::ops::Range;
-
 use crate::record::Header;
 use crate::varint;
 
 /// A header has at least the lengths of its name and value.
 const MIN_HEADER: usize = 2;
 
-/// A range of the records of a batch, which are below 4 GiB.
+/// A record taken apart.
+#[derive(Clone, Copy)]
+pub(super) struct Decoded<'a> {
+    pub(super) timestamp_delta: i64,
+    pub(super) offset_delta: i32,
+    pub(super) key: Nullable<'a>,
+    pub(super) value: Nullable<'a>,
+    pub(super) header_count: u32,
+    /// The headers, their count not among them: the end of the record.
+    pub(super) headers: &'a [u8],
+    /// The byte after the record.
+    pub(super) end: usize,
+}
+
+/// Bytes that may be null, and where in the records they begin.
+#[derive(Clone, Copy)]
+pub(super) struct Nullable<'a> {
+    pub(super) bytes: Option<&'a [u8]>,
+    start: usize,
+}
+
+/// A record taken apart, kept without borrowing the records.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
-    start: u32,
+pub(super) struct Places {
+    timestamp_delta: i64,
+    offset_delta: i32,
+    header_count: u32,
+    key: Span,
+    value: Span,
+    headers_length: u32,
     end: u32,
 }
 
-impl Span {
-    #[inline]
-    pub(super) fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: u32,
+    length: Option<u32>,
+}
+
+const OWN_RECORDS: &str = "a cursor is used with its own records";
+
+impl Places {
+    pub(super) fn of(record: &Decoded<'_>) -> Self {
+        let span = |field: Nullable<'_>| Span {
+            start: place(field.start),
+            length: field.bytes.map(|bytes| place(bytes.len())),
+        };
+        Self {
+            timestamp_delta: record.timestamp_delta,
+            offset_delta: record.offset_delta,
+            header_count: record.header_count,
+            key: span(record.key),
+            value: span(record.value),
+            headers_length: place(record.headers.len()),
+            end: place(record.end),
+        }
+    }
+
+    pub(super) fn look_up(self, records: &[u8]) -> Decoded<'_> {
+        let bytes = |start: u32, length: u32| {
+            let start = start as usize;
+            records.get(start..start + length as usize).expect(OWN_RECORDS)
+        };
+        let field = |span: Span| Nullable {
+            bytes: span.length.map(|length| bytes(span.start, length)),
+            start: span.start as usize,
+        };
+        Decoded {
+            timestamp_delta: self.timestamp_delta,
+            offset_delta: self.offset_delta,
+            header_count: self.header_count,
+            key: field(self.key),
+            value: field(self.value),
+            headers: bytes(self.end - self.headers_length, self.headers_length),
+            end: self.end as usize,
+        }
     }
 }
 
-/// Where the fields of a record lie.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Fields {
-    pub(super) timestamp_delta: i64,
-    pub(super) offset_delta: i32,
-    pub(super) header_count: u32,
-    pub(super) key: Option<Span>,
-    pub(super) value: Option<Span>,
-    pub(super) headers: Span,
+/// Sizes and places in the records of a batch: those are below 2 GiB.
+fn place(byte: usize) -> u32 {
+    u32::try_from(byte).expect("the records of a batch are below 2 GiB")
 }
 
 /// What is wrong, and at which byte of the records.
@@ -50,36 +107,50 @@ pub(super) enum FaultKind {
     HeaderName { offset_delta: i32 },
 }
 
-/// The record at `byte` of `records`, and the byte after it.
+/// Something is wrong. The path of every record asks no more than that, because a description
+/// handed through every step would cost more than the steps; it is asked for by reading again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wrong;
+
+impl From<Fault> for Wrong {
+    #[inline]
+    fn from(_: Fault) -> Self {
+        Self
+    }
+}
+
+/// The record at `byte` of `records`. The error is [`Wrong`] or its description, a [`Fault`].
 #[inline]
-pub(super) fn record(records: &[u8], byte: usize) -> Result<(Fields, usize), Fault> {
-    let mut reader = Reader { rest: records.get(byte..).unwrap_or_default(), end: records.len() };
+pub(super) fn record<E: From<Fault>>(records: &[u8], byte: usize) -> Result<Decoded<'_>, E> {
+    let mut reader = Reader { bytes: records, at: byte };
     let length = reader.length("length")?;
-    let body = reader.bytes(length, "body")?;
-    let end = reader.byte();
-    let mut body = Reader { rest: body, end };
-    body.bytes(1, "attributes")?;
-    let timestamp_delta = body.i64("relative timestamp")?;
-    let offset_delta = body.i32("relative offset")?;
-    let key = body.nullable("key")?;
-    let value = body.nullable("value")?;
-    let header_count = body.header_count()?;
-    let headers = body.span(body.rest.len());
+    let start = reader.at;
+    reader.take(length, "body")?;
+    let end = reader.at;
+    // From here on nothing is read behind the record's end.
+    let mut reader = Reader { bytes: records.get(..end).unwrap_or_default(), at: start };
+    reader.take(1, "attributes")?;
+    let timestamp_delta = reader.i64("relative timestamp")?;
+    let offset_delta = reader.i32("relative offset")?;
+    let key = reader.nullable("key")?;
+    let value = reader.nullable("value")?;
+    let header_count = reader.header_count()?;
+    let headers = reader.bytes.get(reader.at..).unwrap_or_default();
     if header_count > 0 {
-        body.headers(header_count, offset_delta)?;
+        reader.headers(header_count, offset_delta)?;
     }
-    if !body.rest.is_empty() {
-        return Err(body.fault("end", FaultKind::LeftOver(body.rest.len())));
+    if reader.at < end {
+        return Err(fault(reader.at, "end", FaultKind::LeftOver(end - reader.at)));
     }
-    Ok((Fields { timestamp_delta, offset_delta, header_count, key, value, headers }, end))
+    Ok(Decoded { timestamp_delta, offset_delta, key, value, header_count, headers, end })
 }
 
 /// The byte after the record at `byte`, whatever is in it.
 pub(super) fn skip(records: &[u8], byte: usize) -> Option<usize> {
-    let mut rest = records.get(byte..)?;
-    let length = usize::try_from(varint::take_i32(&mut rest).ok()?).ok()?;
-    let rest = rest.get(length..)?;
-    Some(records.len() - rest.len())
+    let mut reader = Reader { bytes: records, at: byte };
+    let length = reader.length::<Wrong>("length").ok()?;
+    reader.take::<Wrong>(length, "body").ok()?;
+    Some(reader.at)
 }
 
 /// The first of the checked headers in `rest`.
@@ -87,132 +158,103 @@ pub(super) fn next_header<'a>(rest: &mut &'a [u8]) -> Option<Header<'a>> {
     if rest.is_empty() {
         return None;
     }
-    let mut reader = Reader { end: rest.len(), rest };
-    let header = reader.header(0).expect("the headers were checked when the record was read");
-    *rest = reader.rest;
-    Some(header)
+    let mut reader = Reader { bytes: rest, at: 0 };
+    let header: Result<_, Fault> = reader.header(0);
+    *rest = rest.get(reader.at..).unwrap_or_default();
+    Some(header.expect("the headers were checked when the record was read"))
 }
 
-/// Takes fields off the front of `rest`, which ends at byte `end` of the records.
+/// Takes fields of `bytes` from byte `at` on.
 struct Reader<'a> {
-    rest: &'a [u8],
-    end: usize,
+    bytes: &'a [u8],
+    at: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// The next byte's place in the records.
     #[inline]
-    fn byte(&self) -> usize {
-        self.end - self.rest.len()
+    fn i32<E: From<Fault>>(&mut self, field: &'static str) -> Result<i32, E> {
+        varint::read_i32(self.bytes, &mut self.at).map_err(|fault| self.varint_fault(field, fault))
     }
 
     #[inline]
-    fn i32(&mut self, field: &'static str) -> Result<i32, Fault> {
-        varint::take_i32(&mut self.rest).map_err(|fault| self.varint_fault(field, fault))
-    }
-
-    #[inline]
-    fn i64(&mut self, field: &'static str) -> Result<i64, Fault> {
-        varint::take_i64(&mut self.rest).map_err(|fault| self.varint_fault(field, fault))
+    fn i64<E: From<Fault>>(&mut self, field: &'static str) -> Result<i64, E> {
+        varint::read_i64(self.bytes, &mut self.at).map_err(|fault| self.varint_fault(field, fault))
     }
 
     /// A length that must not be negative.
     #[inline]
-    fn length(&mut self, field: &'static str) -> Result<usize, Fault> {
-        let before = self.rest;
+    fn length<E: From<Fault>>(&mut self, field: &'static str) -> Result<usize, E> {
+        let byte = self.at;
         let length = self.i32(field)?;
-        usize::try_from(length).map_err(|_| {
-            self.rest = before;
-            self.fault(field, FaultKind::Value(i64::from(length)))
-        })
+        usize::try_from(length).map_err(|_| fault(byte, field, FaultKind::Value(i64::from(length))))
     }
 
+    /// The next `length` bytes, if there are as many.
     #[inline]
-    fn bytes(&mut self, length: usize, field: &'static str) -> Result<&'a [u8], Fault> {
-        match self.rest.split_at_checked(length) {
-            Some((bytes, rest)) => {
-                self.rest = rest;
+    fn take<E: From<Fault>>(&mut self, length: usize, field: &'static str) -> Result<&'a [u8], E> {
+        let end = self.at.wrapping_add(length);
+        match self.bytes.get(self.at..end) {
+            Some(bytes) => {
+                self.at = end;
                 Ok(bytes)
             }
-            None => Err(self.fault(field, FaultKind::CutOff)),
-        }
-    }
-
-    /// The next `length` bytes as a span, without taking them.
-    #[inline]
-    fn span(&self, length: usize) -> Span {
-        let place = |byte| u32::try_from(byte).expect("the records are below 2 GiB");
-        Span { start: place(self.byte()), end: place(self.byte() + length) }
-    }
-
-    #[inline]
-    fn nullable(&mut self, field: &'static str) -> Result<Option<Span>, Fault> {
-        let Some(length) = self.nullable_length(field)? else { return Ok(None) };
-        let start = self.byte();
-        self.bytes(length, field)?;
-        let place = |byte| u32::try_from(byte).expect("the records are below 2 GiB");
-        Ok(Some(Span { start: place(start), end: place(self.byte()) }))
-    }
-
-    #[inline]
-    fn nullable_length(&mut self, field: &'static str) -> Result<Option<usize>, Fault> {
-        let before = self.rest;
-        match self.i32(field)? {
-            -1 => Ok(None),
-            length => usize::try_from(length).map(Some).map_err(|_| {
-                self.rest = before;
-                self.fault(field, FaultKind::Value(i64::from(length)))
-            }),
+            None => Err(fault(self.at, field, FaultKind::CutOff)),
         }
     }
 
     #[inline]
-    fn header_count(&mut self) -> Result<u32, Fault> {
-        let before = self.rest;
-        let count = self.i32("header count")?;
+    fn nullable<E: From<Fault>>(&mut self, field: &'static str) -> Result<Nullable<'a>, E> {
+        let byte = self.at;
+        let length = self.i32(field)?;
+        let start = self.at;
+        let bytes = match usize::try_from(length) {
+            Ok(length) => Some(self.take(length, field)?),
+            Err(_) if length == -1 => None,
+            Err(_) => return Err(fault(byte, field, FaultKind::Value(i64::from(length)))),
+        };
+        Ok(Nullable { bytes, start })
+    }
+
+    #[inline]
+    fn header_count<E: From<Fault>>(&mut self) -> Result<u32, E> {
+        const FIELD: &str = "header count";
+        let byte = self.at;
+        let count = self.i32(FIELD)?;
         match u32::try_from(count) {
-            Ok(count) if count as usize <= self.rest.len() / MIN_HEADER => Ok(count),
-            _ => {
-                self.rest = before;
-                Err(self.fault("header count", FaultKind::Value(i64::from(count))))
-            }
+            Ok(0) => Ok(0),
+            Ok(count) if count as usize <= (self.bytes.len() - self.at) / MIN_HEADER => Ok(count),
+            _ => Err(fault(byte, FIELD, FaultKind::Value(i64::from(count)))),
         }
     }
 
-    fn headers(&mut self, count: u32, offset_delta: i32) -> Result<(), Fault> {
+    fn headers<E: From<Fault>>(&mut self, count: u32, offset_delta: i32) -> Result<(), E> {
         for _ in 0..count {
             self.header(offset_delta)?;
         }
         Ok(())
     }
 
-    fn header(&mut self, offset_delta: i32) -> Result<Header<'a>, Fault> {
+    fn header<E: From<Fault>>(&mut self, offset_delta: i32) -> Result<Header<'a>, E> {
         let length = self.length("header name")?;
-        let byte = self.byte();
-        let name = self.bytes(length, "header name")?;
-        let name = std::str::from_utf8(name).map_err(|_| Fault {
-            byte,
-            field: "header name",
-            kind: FaultKind::HeaderName { offset_delta },
-        })?;
-        let value = match self.nullable_length("header value")? {
-            Some(length) => Some(self.bytes(length, "header value")?),
-            None => None,
-        };
+        let byte = self.at;
+        let name = self.take(length, "header name")?;
+        let name = std::str::from_utf8(name)
+            .map_err(|_| fault(byte, "header name", FaultKind::HeaderName { offset_delta }))?;
+        let value = self.nullable("header value")?.bytes;
         Ok(Header { name, value })
     }
 
-    #[cold]
-    fn fault(&self, field: &'static str, kind: FaultKind) -> Fault {
-        Fault { byte: self.byte(), field, kind }
-    }
-
-    #[cold]
-    fn varint_fault(&self, field: &'static str, fault: varint::Fault) -> Fault {
-        let kind = match fault {
+    #[inline]
+    fn varint_fault<E: From<Fault>>(&self, field: &'static str, wrong: varint::Fault) -> E {
+        let kind = match wrong {
             varint::Fault::CutOff => FaultKind::CutOff,
             varint::Fault::TooLong => FaultKind::TooLong,
         };
-        self.fault(field, kind)
+        fault(self.at, field, kind)
     }
+}
+
+#[inline]
+fn fault<E: From<Fault>>(byte: usize, field: &'static str, kind: FaultKind) -> E {
+    E::from(Fault { byte, field, kind })
 }

@@ -120,6 +120,9 @@ impl Waiting {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StandingPlan {
+    /// Fingerprint of the members, capacities, tags, racks, tasks and settings that the target was
+    /// made for. The target is kept for as long as they stay the same.
+    pub made_for: u64,
     /// The balanced plan before it is bent to where the state is. Stateful tasks only.
     pub target: BTreeMap<InstanceId, Target>,
     /// How the warm-ups under way are getting on.

@@ -8,6 +8,7 @@
 mod assignment;
 mod assignor;
 mod error;
+mod flow;
 mod handover;
 mod heap;
 mod high_availability;
@@ -15,6 +16,7 @@ mod ids;
 mod index;
 mod lag;
 mod lags;
+mod min_movement;
 mod outcome;
 mod rack;
 mod settings;
@@ -32,6 +34,7 @@ pub use handover::{HandOver, HandOvers, hand_over};
 pub use high_availability::HighAvailability;
 pub use ids::{InstanceId, MemberId, ParseTaskIdError, RackId, TaskId, TopicName, TopicPartition};
 pub use lag::{Lag, MAX_OFFSET, add_offsets};
+pub use min_movement::MinimumMovement;
 pub use settings::{RackAwareStrategy, Settings};
 pub use state::{
     ApplicationState, InstanceInfo, MemberInfo, PartitionRole, TaskInfo, TaskPartition,

@@ -246,6 +246,8 @@ impl PendingBatch {
     }
 }
 
+const ROOM_WAS_MADE: &str = "room was made for the record";
+
 /// Writes the fields of a record into the room made for them.
 struct Writer<'a> {
     room: &'a mut [u8],
@@ -269,15 +271,15 @@ impl Writer<'_> {
 
     #[inline]
     fn bytes(&mut self, bytes: &[u8]) {
-        if let Some(room) = self.room.get_mut(..bytes.len()) {
-            room.copy_from_slice(bytes);
-        }
-        self.pass(bytes.len());
+        let room = std::mem::take(&mut self.room);
+        let (room, rest) = room.split_at_mut_checked(bytes.len()).expect(ROOM_WAS_MADE);
+        room.copy_from_slice(bytes);
+        self.room = rest;
     }
 
     #[inline]
     fn pass(&mut self, length: usize) {
-        self.room = std::mem::take(&mut self.room).get_mut(length..).expect("room was made");
+        self.room = std::mem::take(&mut self.room).get_mut(length..).expect(ROOM_WAS_MADE);
     }
 }
 

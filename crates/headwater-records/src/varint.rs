@@ -28,7 +28,23 @@ impl Varint {
 
     #[inline]
     pub(crate) fn new(value: i64) -> Self {
-        let zigzag = ((value << 1) ^ (value >> 63)).cast_unsigned();
+        Self::of_zigzag(((value << 1) ^ (value >> 63)).cast_unsigned())
+    }
+
+    /// A length or count; such are below 2³¹ in a batch.
+    #[inline]
+    pub(crate) fn of_length(length: usize) -> Self {
+        Self::of_zigzag((length as u64) << 1)
+    }
+
+    /// The length of bytes that may be null.
+    #[inline]
+    pub(crate) fn of_nullable(bytes: Option<&[u8]>) -> Self {
+        bytes.map_or(Self { bits: 1, length: 1 }, |bytes| Self::of_length(bytes.len()))
+    }
+
+    #[inline]
+    fn of_zigzag(zigzag: u64) -> Self {
         if zigzag < 1 << 7 {
             Self { bits: zigzag, length: 1 }
         } else if zigzag < 1 << 14 {
@@ -38,6 +54,7 @@ impl Varint {
         }
     }
 
+    #[cold]
     fn long(zigzag: u64) -> Self {
         let length = (u64::BITS - zigzag.leading_zeros()).div_ceil(7) as usize;
         if length > Self::READY {
@@ -47,18 +64,6 @@ impl Varint {
         let last = zigzag >> (7 * (length - 1)) << (8 * (length - 1));
         let bits = (0..length - 1).fold(last, |bits, index| bits | group(index) << (8 * index));
         Self { bits, length }
-    }
-
-    /// A length or count, which cannot be negative.
-    #[inline]
-    pub(crate) fn of_length(length: usize) -> Self {
-        Self::new(i64::try_from(length).expect("no slice is longer than isize::MAX"))
-    }
-
-    /// The length of bytes that may be null.
-    #[inline]
-    pub(crate) fn of_nullable(bytes: Option<&[u8]>) -> Self {
-        bytes.map_or_else(|| Self::new(-1), |bytes| Self::of_length(bytes.len()))
     }
 
     /// Bytes of the variable-length form.

@@ -1,1 +1,63 @@
 //! Typed streams and tables.
+//!
+//! [`StreamsBuilder`] is the entry: it makes [`KStream`]s and [`KTable`]s, whose operators describe a
+//! program, and builds a [`Topology`] of it. Names, node numbers and semantics are those of Kafka
+//! Streams, so that an application can take over a Java one's topics.
+//!
+//! ```
+//! use headwater_dsl::{Consumed, Grouped, Materialized, Produced, StreamsBuilder};
+//! use headwater_store::serde::{Long, Utf8};
+//!
+//! let builder = StreamsBuilder::new();
+//! builder
+//!     .stream("lines", Consumed::with(Utf8, Utf8))
+//!     .flat_map_values(|line, out| line.split_whitespace().for_each(|word| out.emit(word.to_owned())))
+//!     .group_by(|_, word| word.clone(), Grouped::with(Utf8, Utf8))
+//!     .count(Materialized::named("counts"))
+//!     .to_stream()
+//!     .to("counts", Produced::with(Utf8, Long));
+//! let topology = builder.build()?;
+//! # drop(topology);
+//! # Ok::<(), headwater_dsl::DslError>(())
+//! ```
+
+mod builder;
+mod edge;
+mod error;
+mod graph;
+mod kgrouped_stream;
+mod kgrouped_table;
+mod kstream;
+mod ktable;
+mod nodes;
+mod nullity;
+mod params;
+mod processor;
+mod record;
+mod serdes;
+mod store;
+mod topology;
+mod wiring;
+
+pub use builder::{StreamsBuilder, TopicSelection};
+pub use error::{DslError, Part};
+pub use kgrouped_stream::KGroupedStream;
+pub use kgrouped_table::KGroupedTable;
+pub use kstream::{EmitPairs, EmitValues, KStream};
+pub use ktable::KTable;
+pub use nullity::{Nullable, Nullity, Present};
+pub use params::{
+    Consumed, FailOnInvalidTimestamp, Grouped, LogAndSkipOnInvalidTimestamp, Materialized,
+    Partitions, Processed, Produced, Repartitioned, TimestampExtractor,
+    UsePartitionTimeOnInvalidTimestamp,
+};
+pub use processor::{
+    FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, KeyValueEntries, KeyValueStore,
+    ProcessingContext, Processor, ProcessorContext, Punctuation, RecordMetadata, StoreAccessError,
+    TimestampedKeyValueStore,
+};
+pub use record::Record;
+pub use store::Stores;
+pub use topology::{ApplicationTopology, Topology};
+
+pub use headwater_topology::OffsetReset;

@@ -1,0 +1,139 @@
+//! The edges of the run-time graph.
+
+use std::any::{Any, type_name};
+use std::sync::Arc;
+
+use headwater_runtime::{Cx, TaskError};
+
+use crate::error::DslError;
+use crate::record::{Change, Record};
+
+/// A run-time node that takes the records of a stream. Immutable, shared by all tasks.
+pub(crate) trait Node<K, V>: Send + Sync {
+    /// Processes one record to the end: when this returns, all nodes below have run.
+    fn process(&self, cx: &mut Cx<'_>, record: Record<'_, K, V>) -> Result<(), TaskError>;
+}
+
+/// A run-time node that takes the updates of a table.
+pub(crate) trait TableNode<K, V>: Send + Sync {
+    /// Processes one update to the end.
+    fn update(
+        &self,
+        cx: &mut Cx<'_>,
+        key: &K,
+        change: Change<'_, V>,
+        timestamp: i64,
+    ) -> Result<(), TaskError>;
+}
+
+/// A node of some type.
+pub(crate) struct Edge(Box<dyn Any>);
+
+impl Edge {
+    pub(crate) fn to_stream<K: 'static, V: 'static>(node: impl Node<K, V> + 'static) -> Self {
+        let node: Arc<dyn Node<K, V>> = Arc::new(node);
+        Self(Box::new(node))
+    }
+
+    pub(crate) fn to_table<K: 'static, V: 'static>(node: impl TableNode<K, V> + 'static) -> Self {
+        let node: Arc<dyn TableNode<K, V>> = Arc::new(node);
+        Self(Box::new(node))
+    }
+
+    pub(crate) fn stream<K: 'static, V: 'static>(
+        &self,
+        parent: &str,
+    ) -> Result<Arc<dyn Node<K, V>>, DslError> {
+        self.typed(parent)
+    }
+
+    pub(crate) fn table<K: 'static, V: 'static>(
+        &self,
+        parent: &str,
+    ) -> Result<Arc<dyn TableNode<K, V>>, DslError> {
+        self.typed(parent)
+    }
+
+    fn typed<T: ?Sized + 'static>(&self, parent: &str) -> Result<Arc<T>, DslError> {
+        self.0.downcast_ref::<Arc<T>>().cloned().ok_or_else(|| DslError::OtherRecordType {
+            node: parent.to_owned(),
+            forwarded: type_name::<T>(),
+        })
+    }
+}
+
+/// The stream nodes below a node, in the order in which they get each record.
+pub(crate) struct Below<K, V>(Nodes<K, V>);
+
+type Nodes<K, V> = Box<[Arc<dyn Node<K, V>>]>;
+
+impl<K, V> Below<K, V> {
+    pub(crate) fn new(nodes: Vec<Arc<dyn Node<K, V>>>) -> Self {
+        Self(nodes.into_boxed_slice())
+    }
+
+    #[inline]
+    pub(crate) fn forward(
+        &self,
+        cx: &mut Cx<'_>,
+        record: Record<'_, K, V>,
+    ) -> Result<(), TaskError> {
+        for node in &self.0 {
+            node.process(cx, record)?;
+        }
+        Ok(())
+    }
+}
+
+/// The stream nodes below a processor, which may choose among them by name.
+pub(crate) struct NamedBelow<K, V> {
+    names: Vec<Arc<str>>,
+    below: Below<K, V>,
+}
+
+impl<K, V> NamedBelow<K, V> {
+    pub(crate) const fn new(names: Vec<Arc<str>>, below: Below<K, V>) -> Self {
+        Self { names, below }
+    }
+
+    /// All of them.
+    pub(crate) const fn all(&self) -> &Below<K, V> {
+        &self.below
+    }
+
+    /// The one of this name.
+    pub(crate) fn named(&self, name: &str) -> Option<&dyn Node<K, V>> {
+        let at = self.names.iter().position(|known| **known == *name)?;
+        Some(&*self.below.0[at])
+    }
+
+    /// The names.
+    pub(crate) fn names(&self) -> &[Arc<str>] {
+        &self.names
+    }
+}
+
+/// The table nodes below a node, in the order in which they get each update.
+pub(crate) struct TablesBelow<K, V>(TableNodes<K, V>);
+
+type TableNodes<K, V> = Box<[Arc<dyn TableNode<K, V>>]>;
+
+impl<K, V> TablesBelow<K, V> {
+    pub(crate) fn new(nodes: Vec<Arc<dyn TableNode<K, V>>>) -> Self {
+        Self(nodes.into_boxed_slice())
+    }
+
+    #[inline]
+    pub(crate) fn forward(
+        &self,
+        cx: &mut Cx<'_>,
+        key: &K,
+        change: Change<'_, V>,
+        timestamp: i64,
+    ) -> Result<(), TaskError> {
+        for node in &self.0 {
+            node.update(cx, key, change, timestamp)?;
+        }
+        Ok(())
+    }
+}

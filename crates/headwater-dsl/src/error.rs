@@ -1,0 +1,104 @@
+//! What can be wrong with a stream program.
+
+use headwater_topology::TopologyError;
+
+/// A program of streams and tables that cannot be built.
+///
+/// Operators never fail where they are called: the first mistake is kept and comes out of
+/// [`StreamsBuilder::build`](crate::StreamsBuilder::build), or earlier out of
+/// [`StreamsBuilder::check`](crate::StreamsBuilder::check).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DslError {
+    /// The graph itself is wrong. The text is Kafka Streams'.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// Two sources read topics in common, but not the same topics (feature row D20).
+    #[error(
+        "Invalid topology: Two source nodes are subscribed to overlapping but not equal input topics"
+    )]
+    OverlappingSources {
+        /// The topics of the first source.
+        topics: Vec<String>,
+        /// The topics of the second source.
+        other_topics: Vec<String>,
+    },
+    /// Two sources read the same topics and begin in different places (feature row D20).
+    #[error(
+        "Invalid topology: Can't configure different offset reset policies on the same input topic(s)"
+    )]
+    ConflictingOffsetResets {
+        /// The topics.
+        topics: Vec<String>,
+    },
+    /// Two sources read the same topics as different types.
+    #[error(
+        "topics {topics:?} are read as {} and as {}; read them once and convert with map_values", types[0], types[1]
+    )]
+    SourceOfTwoTypes {
+        /// The topics.
+        topics: Vec<String>,
+        /// Names of the two Rust types.
+        types: [&'static str; 2],
+    },
+    /// A key or value has to be read or written and nobody said how.
+    #[error(
+        "node {node} needs a serde for its {part} of type {type_name}: give one to this operator (such as Grouped::with or Produced::with), or a default to the StreamsBuilder"
+    )]
+    MissingSerde {
+        /// The node.
+        node: String,
+        /// Key or value.
+        part: Part,
+        /// The Rust type.
+        type_name: &'static str,
+    },
+    /// Two streams or tables that were made by different builders.
+    #[error(
+        "node {node} belongs to another StreamsBuilder; streams that meet must come from the same one"
+    )]
+    OtherBuilder {
+        /// The node of the stream that was passed.
+        node: String,
+    },
+    /// A name for a node that gets its name elsewhere.
+    #[error("node {node} cannot be renamed to {name}; give its name in the operator's parameters")]
+    NotNameable {
+        /// The node.
+        node: String,
+        /// The name.
+        name: String,
+    },
+    /// A repartition topic with no partition.
+    #[error("repartition topic {topic} needs at least 1 partition")]
+    NoPartitions {
+        /// The topic, without application id.
+        topic: String,
+    },
+    /// A node that forwards records of another type than a node below it takes.
+    #[error("node {node} forwards {forwarded}, which a node below it does not take")]
+    OtherRecordType {
+        /// The node that forwards.
+        node: String,
+        /// Name of the Rust type of its edges.
+        forwarded: &'static str,
+    },
+}
+
+/// Key or value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The key.
+    Key,
+    /// The value.
+    Value,
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Key => "key",
+            Self::Value => "value",
+        })
+    }
+}

@@ -1,0 +1,283 @@
+//! The logical graph: the operators as they were called.
+//!
+//! A node of this graph becomes one or more nodes of the topology when the graph is
+//! [written](LogicalGraph::write). The two steps are apart because one operator can stand for several
+//! nodes (a repartition is a filter, a sink and a source), because sources of equal topics become one,
+//! and because rewriting (feature row D21) has to see whole operators. Rules: Kafka Streams'
+//! `InternalStreamsBuilder` and its graph nodes.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use headwater_topology::{NameCounter, SinkTopic, SourceOptions, Topics, validate_name};
+
+use crate::error::DslError;
+use crate::serdes::DefaultSerdes;
+use crate::store::StoreDeclaration;
+use crate::wiring::{WireInner, WireSource};
+
+mod sources;
+mod write;
+
+pub(crate) use sources::StreamSource;
+
+/// The graph that all streams and tables of one builder share.
+pub(crate) type SharedGraph = Rc<RefCell<LogicalGraph>>;
+
+/// Position of a node in its logical graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NodeKey(usize);
+
+/// The operators of one builder.
+#[derive(Debug)]
+pub(crate) struct LogicalGraph {
+    pub(crate) names: NameCounter,
+    pub(crate) default_serdes: DefaultSerdes,
+    nodes: Vec<LogicalNode>,
+    next_priority: usize,
+    problem: Option<DslError>,
+}
+
+#[derive(Clone, Debug)]
+struct LogicalNode {
+    name: String,
+    /// Whether the user may still name it.
+    nameable: bool,
+    /// Nodes are written in this order, as far as parents allow.
+    priority: usize,
+    parents: Vec<NodeKey>,
+    children: Vec<NodeKey>,
+    kind: LogicalKind,
+    /// Whether a node below needs the value before each update (feature row D46).
+    old_values: bool,
+}
+
+/// What an operator is.
+#[derive(Clone, Debug)]
+pub(crate) enum LogicalKind {
+    /// Above all sources; there is one.
+    Root,
+    /// Reads topics as a stream.
+    Source(StreamSource),
+    /// Reads a topic as a table.
+    TableSource(TableSource),
+    /// Any node between sources and sinks.
+    Processor(Processor),
+    /// Writes to topics.
+    Sink { topic: SinkTopic, wire: Wire<WireInner> },
+    /// Writes to an internal topic and reads it again.
+    Repartition(Repartition),
+    /// A store that processors name.
+    Store(Arc<StoreDeclaration>),
+}
+
+/// The making of a run-time node, with nothing to show for debugging.
+#[derive(Clone)]
+pub(crate) struct Wire<F>(pub(crate) F);
+
+impl<F> std::fmt::Debug for Wire<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Wire")
+    }
+}
+
+/// The parts of a table's source.
+#[derive(Clone, Debug)]
+pub(crate) struct TableSource {
+    pub(crate) topic: String,
+    pub(crate) options: SourceOptions,
+    pub(crate) source_name: String,
+    pub(crate) source: Wire<WireSource>,
+    pub(crate) table: Wire<WireInner>,
+    pub(crate) store: Arc<StoreDeclaration>,
+    /// Whether the store exists: it is queryable, or a node below reads it (feature row D45).
+    pub(crate) materialized: bool,
+}
+
+/// The parts of a node between sources and sinks.
+#[derive(Clone, Debug)]
+pub(crate) struct Processor {
+    pub(crate) wire: Wire<WireInner>,
+    /// Stores that the operator brings along.
+    pub(crate) stores: Vec<Arc<StoreDeclaration>>,
+    /// Names of stores that were added elsewhere.
+    pub(crate) connected: Vec<String>,
+    /// Whether old values are its parent's to send, because it has no store of its own.
+    pub(crate) old_values_from_parent: bool,
+    /// The repartition that is called after the node when that is given a name: the aggregation of a
+    /// grouped table has one.
+    pub(crate) names_repartition: Option<NodeKey>,
+}
+
+impl Processor {
+    /// A node without stores.
+    pub(crate) fn new(wire: WireInner) -> Self {
+        Self {
+            wire: Wire(wire),
+            stores: Vec::new(),
+            connected: Vec::new(),
+            old_values_from_parent: false,
+            names_repartition: None,
+        }
+    }
+
+    /// A node with these stores.
+    pub(crate) fn with_stores(self, stores: Vec<Arc<StoreDeclaration>>) -> Self {
+        Self { stores, ..self }
+    }
+}
+
+/// The parts of a repartition (feature rows D14 to D17).
+#[derive(Clone, Debug)]
+pub(crate) struct Repartition {
+    /// The topic, without application id.
+    pub(crate) topic: String,
+    pub(crate) partitions: Option<u32>,
+    pub(crate) sink_name: String,
+    pub(crate) source_name: String,
+    /// Name and making of the node that drops null keys. The updates of a table have none.
+    pub(crate) filter: Option<(String, Wire<WireInner>)>,
+    pub(crate) sink: Wire<WireInner>,
+    pub(crate) source: Wire<WireSource>,
+}
+
+impl LogicalGraph {
+    pub(crate) const ROOT: NodeKey = NodeKey(0);
+
+    /// A graph without operators.
+    pub(crate) fn shared() -> SharedGraph {
+        let root = LogicalNode {
+            name: "root".to_owned(),
+            nameable: false,
+            priority: 0,
+            parents: Vec::new(),
+            children: Vec::new(),
+            kind: LogicalKind::Root,
+            old_values: false,
+        };
+        Rc::new(RefCell::new(Self {
+            names: NameCounter::new(),
+            default_serdes: DefaultSerdes::built_in(),
+            nodes: vec![root],
+            next_priority: 1,
+            problem: None,
+        }))
+    }
+
+    /// Adds an operator below these nodes.
+    pub(crate) fn add(&mut self, parents: &[NodeKey], name: String, kind: LogicalKind) -> NodeKey {
+        let key = NodeKey(self.nodes.len());
+        let nameable = matches!(kind, LogicalKind::Processor(_) | LogicalKind::Sink { .. });
+        let priority = self.next_priority;
+        self.next_priority += 1;
+        self.nodes.push(LogicalNode {
+            name,
+            nameable,
+            priority,
+            parents: Vec::new(),
+            children: Vec::new(),
+            kind,
+            old_values: false,
+        });
+        for &parent in parents {
+            self.link(parent, key);
+        }
+        key
+    }
+
+    /// Adds an operator that was added before below one more node, or below the same again, which
+    /// only makes it later.
+    pub(crate) fn add_again(&mut self, parent: NodeKey, child: NodeKey) {
+        self.link(parent, child);
+        self.nodes[child.0].priority = self.next_priority;
+        self.next_priority += 1;
+    }
+
+    fn link(&mut self, parent: NodeKey, child: NodeKey) {
+        let children = &mut self.nodes[parent.0].children;
+        if !children.contains(&child) {
+            children.push(child);
+        }
+        let parents = &mut self.nodes[child.0].parents;
+        if !parents.contains(&parent) {
+            parents.push(parent);
+        }
+    }
+
+    /// The name for a node: the given one if it is valid, else the next generated one. A number is
+    /// taken either way (feature row D12).
+    pub(crate) fn name_or_next(&mut self, given: Option<&str>, prefix: &str) -> String {
+        let generated = self.names.processor_name(prefix);
+        self.valid_name(given).unwrap_or(generated)
+    }
+
+    /// The given name, if there is one and it is valid. Another is noted as a mistake.
+    pub(crate) fn valid_name(&mut self, given: Option<&str>) -> Option<String> {
+        let name = given?;
+        match validate_name(name) {
+            Ok(()) => Some(name.to_owned()),
+            Err(error) => {
+                self.note(error.into());
+                None
+            }
+        }
+    }
+
+    /// The name of a node.
+    pub(crate) fn name(&self, node: NodeKey) -> &str {
+        &self.nodes[node.0].name
+    }
+
+    /// Gives a node another name.
+    pub(crate) fn rename(&mut self, node: NodeKey, name: &str) {
+        if !self.nodes[node.0].nameable {
+            let problem =
+                DslError::NotNameable { node: self.name(node).to_owned(), name: name.to_owned() };
+            self.note(problem);
+        } else if let Some(name) = self.valid_name(Some(name)) {
+            if let LogicalKind::Processor(Processor { names_repartition: Some(key), .. }) =
+                self.nodes[node.0].kind
+                && let LogicalKind::Repartition(repartition) = &mut self.nodes[key.0].kind
+            {
+                repartition.sink_name = format!("{name}-sink");
+                repartition.source_name = format!("{name}-source");
+            }
+            self.nodes[node.0].name = name;
+        }
+    }
+
+    /// Keeps a mistake for later, unless there was one before.
+    pub(crate) fn note(&mut self, problem: DslError) {
+        self.problem.get_or_insert(problem);
+    }
+
+    /// The first mistake.
+    pub(crate) const fn problem(&self) -> Option<&DslError> {
+        self.problem.as_ref()
+    }
+
+    /// Makes a table send old values with its updates (feature row D46): out of its own store where
+    /// it has one, else computed from the old values of the table above it.
+    pub(crate) fn send_old_values(&mut self, table: NodeKey) {
+        let mut next = Some(table);
+        while let Some(key) = next.take() {
+            let node = &mut self.nodes[key.0];
+            node.old_values = true;
+            match &mut node.kind {
+                LogicalKind::TableSource(source) => source.materialized = true,
+                LogicalKind::Processor(processor) if processor.old_values_from_parent => {
+                    next = node.parents.first().copied();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn topics(&self, key: NodeKey) -> Option<&Topics> {
+        match &self.nodes[key.0].kind {
+            LogicalKind::Source(source) => Some(&source.topics),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! From the logical graph to the topology.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::sync::Arc;
+
+use headwater_topology::{
+    InternalTopicProperties, SinkTopic, SourceOptions, Topics, TopologyBuilder,
+};
+
+use super::{LogicalGraph, LogicalKind, NodeKey, Processor, Repartition, TableSource};
+use crate::error::DslError;
+use crate::store::StoreDeclaration;
+use crate::wiring::{Behaviour, Behaviours};
+
+/// The topology under construction.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) builder: TopologyBuilder,
+    pub(crate) behaviours: Behaviours,
+}
+
+impl LogicalGraph {
+    /// Writes all operators into a topology. The graph itself stays as it is.
+    pub(crate) fn write(&self) -> Result<Draft, DslError> {
+        if let Some(problem) = self.problem() {
+            return Err(problem.clone());
+        }
+        let mut merged = Self {
+            names: self.names.clone(),
+            default_serdes: self.default_serdes.clone(),
+            nodes: self.nodes.clone(),
+            next_priority: self.next_priority,
+            problem: None,
+        };
+        merged.merge_sources()?;
+        let mut draft = Draft::default();
+        draft.behaviours.default_serdes = self.default_serdes.clone();
+        for key in merged.write_order() {
+            merged.write_node(key, &mut draft)?;
+        }
+        Ok(draft)
+    }
+
+    /// Every node once: parents first, and otherwise in the order in which they were added.
+    fn write_order(&self) -> Vec<NodeKey> {
+        let mut order = Vec::new();
+        let mut written = BTreeSet::from([Self::ROOT]);
+        let mut queue = BinaryHeap::new();
+        let offer = |queue: &mut BinaryHeap<Reverse<(usize, NodeKey)>>, key: NodeKey| {
+            for &child in &self.nodes[key.0].children {
+                queue.push(Reverse((self.nodes[child.0].priority, child)));
+            }
+        };
+        offer(&mut queue, Self::ROOT);
+        while let Some(Reverse((_, key))) = queue.pop() {
+            let ready = self.nodes[key.0].parents.iter().all(|parent| written.contains(parent));
+            // A node that is not ready comes again with its last parent.
+            if ready && written.insert(key) {
+                order.push(key);
+                offer(&mut queue, key);
+            }
+        }
+        order
+    }
+
+    fn write_node(&self, key: NodeKey, draft: &mut Draft) -> Result<(), DslError> {
+        let node = &self.nodes[key.0];
+        let name = node.name.as_str();
+        let parents: Vec<&str> =
+            node.parents.iter().map(|&parent| self.output_name(parent)).collect();
+        if node.old_values {
+            draft.behaviours.old_values.insert(name.to_owned());
+        }
+        match &node.kind {
+            LogicalKind::Root => {}
+            LogicalKind::Source(source) => {
+                draft.builder.add_source(name, source.topics.clone(), source.options.clone())?;
+                draft.behave(name, Behaviour::Source(Arc::clone(&source.wire.0)));
+            }
+            LogicalKind::TableSource(source) => write_table_source(draft, name, source)?,
+            LogicalKind::Processor(processor) => {
+                write_processor(draft, name, &parents, processor)?;
+            }
+            LogicalKind::Sink { topic, wire } => {
+                draft.builder.add_sink(name, topic.clone(), parents)?;
+                draft.behave(name, Behaviour::Inner(Arc::clone(&wire.0)));
+            }
+            LogicalKind::Repartition(repartition) => {
+                write_repartition(draft, &parents, repartition)?;
+            }
+            LogicalKind::Store(store) => draft.declare(store, [])?,
+        }
+        Ok(())
+    }
+
+    /// The name of the node in the topology from which the children of an operator get their records.
+    fn output_name(&self, key: NodeKey) -> &str {
+        match &self.nodes[key.0].kind {
+            LogicalKind::Repartition(repartition) => &repartition.source_name,
+            _ => &self.nodes[key.0].name,
+        }
+    }
+}
+
+impl Draft {
+    fn behave(&mut self, node: &str, behaviour: Behaviour) {
+        self.behaviours.nodes.insert(node.to_owned(), behaviour);
+    }
+
+    fn declare<'a>(
+        &mut self,
+        store: &Arc<StoreDeclaration>,
+        users: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), DslError> {
+        self.builder.add_state_store(Arc::clone(&store.spec), users)?;
+        self.behaviours.stores.insert(store.spec.name.clone(), Arc::clone(store));
+        Ok(())
+    }
+}
+
+fn write_table_source(draft: &mut Draft, name: &str, source: &TableSource) -> Result<(), DslError> {
+    let topics = Topics::one(&source.topic);
+    draft.builder.add_source(&source.source_name, topics, source.options.clone())?;
+    draft.behave(&source.source_name, Behaviour::Source(Arc::clone(&source.source.0)));
+    draft.builder.add_processor(name, [&source.source_name])?;
+    draft.behave(name, Behaviour::Inner(Arc::clone(&source.table.0)));
+    if source.materialized {
+        draft.declare(&source.store, [name])?;
+    }
+    Ok(())
+}
+
+fn write_processor(
+    draft: &mut Draft,
+    name: &str,
+    parents: &[&str],
+    processor: &Processor,
+) -> Result<(), DslError> {
+    draft.builder.add_processor(name, parents)?;
+    draft.behave(name, Behaviour::Inner(Arc::clone(&processor.wire.0)));
+    for store in &processor.stores {
+        draft.declare(store, [name])?;
+    }
+    if !processor.connected.is_empty() {
+        draft.builder.connect_processor_and_state_stores(name, &processor.connected)?;
+    }
+    Ok(())
+}
+
+fn write_repartition(
+    draft: &mut Draft,
+    parents: &[&str],
+    repartition: &Repartition,
+) -> Result<(), DslError> {
+    let Repartition { topic, sink_name, source_name, .. } = repartition;
+    let properties = InternalTopicProperties { partitions: repartition.partitions };
+    draft.builder.add_internal_topic(topic, properties);
+    if let Some((name, filter)) = &repartition.filter {
+        draft.builder.add_processor(name, parents)?;
+        draft.behave(name, Behaviour::Inner(Arc::clone(&filter.0)));
+        draft.builder.add_sink(sink_name, SinkTopic::named(topic), [name])?;
+    } else {
+        draft.builder.add_sink(sink_name, SinkTopic::named(topic), parents)?;
+    }
+    draft.behave(sink_name, Behaviour::Inner(Arc::clone(&repartition.sink.0)));
+    // Whatever an application sets for its inputs, records of its own have valid times (D17).
+    let options = SourceOptions { offset_reset: None, timestamp_extractor: true };
+    draft.builder.add_source(source_name, Topics::one(topic), options)?;
+    draft.behave(source_name, Behaviour::Source(Arc::clone(&repartition.source.0)));
+    Ok(())
+}

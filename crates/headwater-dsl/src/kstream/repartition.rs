@@ -1,0 +1,105 @@
+//! Repartitioning: through a topic, so that equal keys are in one partition again.
+
+use headwater_runtime::DropReason;
+
+use super::KStream;
+use crate::builder::{SOURCE, own_or_inherited};
+use crate::error::DslError;
+use crate::graph::{LogicalGraph, LogicalKind, Repartition, Wire};
+use crate::nodes::{ReadAs, sink, source, step};
+use crate::nullity::Nullity;
+use crate::params::{Repartitioned, StreamPartitioner};
+use crate::serdes::Codec;
+use crate::wiring::WireInner;
+
+pub(crate) const SINK: &str = "KSTREAM-SINK-";
+
+const SUFFIX: &str = "-repartition";
+
+impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
+    /// Sends the stream through an internal topic, so that records with equal keys are in one
+    /// partition, and the number of partitions is what is asked for. Records without key are dropped
+    /// (feature rows D14 to D17).
+    ///
+    /// ```
+    /// use headwater_dsl::{Consumed, Produced, Repartitioned, StreamsBuilder};
+    /// use headwater_store::serde::Utf8;
+    ///
+    /// let builder = StreamsBuilder::new();
+    /// builder
+    ///     .stream("orders", Consumed::with(Utf8, Utf8))
+    ///     .repartition(Repartitioned::new().named("spread").with_number_of_partitions(12))
+    ///     .to("spread-orders", Produced::new());
+    /// assert_eq!(builder.build()?.graph().subtopologies().len(), 2);
+    /// # Ok::<(), headwater_dsl::DslError>(())
+    /// ```
+    pub fn repartition(&self, repartitioned: Repartitioned<K, V>) -> Self {
+        let Repartitioned { key, value, name, partitions, partitioner } = repartitioned;
+        let mut graph = self.graph.borrow_mut();
+        let given = graph.valid_name(name.as_deref());
+        let named = given.is_some();
+        let prefix = given.unwrap_or_else(|| graph.names.processor_name("KSTREAM-REPARTITION-"));
+        let settings = Settings {
+            key: own_or_inherited(key, self.key_serde.as_ref()),
+            value: own_or_inherited(value, self.value_serde.as_ref()),
+            partitioner,
+            partitions,
+        };
+        let (key, value) = (settings.key.clone(), settings.value.clone());
+        let repartition = repartition(&mut graph, &prefix, named, settings);
+        let name = repartition.source_name.clone();
+        let node = graph.add(&[self.node], name, LogicalKind::Repartition(repartition));
+        drop(graph);
+        Self::new(&self.graph, node, key, value, false)
+    }
+}
+
+/// What a repartition can be told.
+pub(crate) struct Settings<K, V> {
+    pub(crate) key: Option<Codec<K>>,
+    pub(crate) value: Option<Codec<V>>,
+    pub(crate) partitioner: Option<StreamPartitioner<K, V>>,
+    pub(crate) partitions: Option<u32>,
+}
+
+/// A repartition through the topic with this prefix. `named` says whether the user gave the prefix;
+/// the nodes are then called after it (feature row D15).
+pub(crate) fn repartition<K: 'static, V: 'static>(
+    graph: &mut LogicalGraph,
+    prefix: &str,
+    named: bool,
+    settings: Settings<K, V>,
+) -> Repartition {
+    let topic =
+        if prefix.ends_with(SUFFIX) { prefix.to_owned() } else { format!("{prefix}{SUFFIX}") };
+    if settings.partitions == Some(0) {
+        graph.note(DslError::NoPartitions { topic: topic.clone() });
+    }
+    // Taken in any case, so that naming does not renumber what follows (D12).
+    let sink_name = graph.names.processor_name(SINK);
+    let filter_name = graph.names.processor_name("KSTREAM-FILTER-");
+    let source_name = graph.names.processor_name(SOURCE);
+    let or_topic = |generated: String, role: &str| {
+        if named { format!("{topic}-{role}") } else { generated }
+    };
+    let Settings { key, value, partitioner, partitions } = settings;
+    Repartition {
+        sink_name: or_topic(sink_name, "sink"),
+        source_name: or_topic(source_name, "source"),
+        filter: Some((or_topic(filter_name, "filter"), Wire(drop_null_keys::<K, V>()))),
+        sink: Wire(sink(key.clone(), value.clone(), partitioner, topic.clone())),
+        source: Wire(source(ReadAs { key, value, extractor: None })),
+        topic,
+        partitions,
+    }
+}
+
+fn drop_null_keys<K: 'static, V: 'static>() -> WireInner {
+    step::<K, V, K, V, _>(|out, record| {
+        if record.key.is_none() {
+            out.dropped(DropReason::NullKey);
+            return Ok(());
+        }
+        out.forward(record)
+    })
+}

@@ -1,0 +1,78 @@
+//! The run-time nodes.
+
+use headwater_runtime::{Cx, FailureKind, NodeIndex, TaskError, UserError};
+use headwater_store::serde::SerdeError;
+
+mod aggregate;
+mod change_format;
+mod kept_table;
+mod regroup;
+mod sink;
+mod source;
+mod step;
+mod table;
+
+pub(crate) use aggregate::{Aggregation, aggregate};
+pub(crate) use kept_table::Kept;
+pub(crate) use regroup::{aggregate_table, change_sink, change_source, regroup};
+pub(crate) use sink::sink;
+pub(crate) use source::{ReadAs, source};
+pub(crate) use step::{Out, step};
+pub(crate) use table::{MapTable, map_table, table_source, table_to_stream};
+
+/// What a user function made of a value: another one, or what it was given.
+#[derive(Debug)]
+pub(crate) enum NewValue<'a, T> {
+    Made(Option<T>),
+    Given(&'a T),
+}
+
+impl<T> NewValue<'_, T> {
+    pub(crate) const fn as_ref(&self) -> Option<&T> {
+        match self {
+            Self::Made(value) => value.as_ref(),
+            Self::Given(value) => Some(value),
+        }
+    }
+}
+
+/// Why a node could not finish with a record.
+#[derive(Debug)]
+pub(crate) enum StepError {
+    /// The task cannot go on.
+    Task(TaskError),
+    /// User code failed, serdes included; the handler decides.
+    User(UserError),
+}
+
+impl From<TaskError> for StepError {
+    fn from(error: TaskError) -> Self {
+        Self::Task(error)
+    }
+}
+
+impl From<UserError> for StepError {
+    fn from(error: UserError) -> Self {
+        Self::User(error)
+    }
+}
+
+impl From<SerdeError> for StepError {
+    fn from(error: SerdeError) -> Self {
+        Self::User(error.into())
+    }
+}
+
+/// Lets the handler decide where user code failed.
+#[inline]
+pub(crate) fn settle(
+    cx: &mut Cx<'_>,
+    index: NodeIndex,
+    result: Result<(), StepError>,
+) -> Result<(), TaskError> {
+    match result {
+        Ok(()) => Ok(()),
+        Err(StepError::Task(error)) => Err(error),
+        Err(StepError::User(error)) => cx.failed(index, FailureKind::Processing, error),
+    }
+}

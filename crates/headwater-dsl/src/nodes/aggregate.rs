@@ -1,0 +1,113 @@
+//! Aggregation of a grouped stream without windows (feature row D24).
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use headwater_runtime::{Cx, DropReason, NodeIndex, TaskError, UserError};
+
+use super::kept_table::{Kept, KeptTable};
+use super::{NewValue, StepError, settle};
+use crate::edge::{Edge, Node};
+use crate::record::Record;
+use crate::wiring::WireInner;
+
+/// What an aggregation does with a record.
+pub(crate) struct Aggregation<I, C> {
+    /// The value before the first record. Sent as the old value of the first update by stores
+    /// without cache, as the original does.
+    pub(crate) initial: I,
+    /// The new aggregate from key, value and aggregate so far.
+    pub(crate) compute: C,
+}
+
+/// The making of an aggregation that is kept in a store.
+pub(crate) fn aggregate<K, V, A, I, C>(
+    kept: Kept<K, A>,
+    aggregation: Aggregation<I, C>,
+) -> WireInner
+where
+    K: 'static,
+    V: 'static,
+    A: 'static,
+    I: Fn() -> Result<Option<A>, UserError> + Send + Sync + 'static,
+    C: for<'a> Fn(&'a K, &'a V, Option<A>) -> Result<NewValue<'a, A>, UserError>
+        + Send
+        + Sync
+        + 'static,
+{
+    let aggregation = Arc::new(aggregation);
+    Arc::new(move |wiring| {
+        let table = kept.wire(wiring)?.expect("an aggregation brings its store along");
+        Ok(Edge::to_stream(Aggregate {
+            index: wiring.index(),
+            table,
+            aggregation: Arc::clone(&aggregation),
+            input: PhantomData::<fn(V)>,
+        }))
+    })
+}
+
+struct Aggregate<K, V, A, I, C> {
+    index: NodeIndex,
+    table: Arc<KeptTable<K, A>>,
+    aggregation: Arc<Aggregation<I, C>>,
+    input: PhantomData<fn(V)>,
+}
+
+impl<K, V, A, I, C> Node<K, V> for Aggregate<K, V, A, I, C>
+where
+    K: 'static,
+    A: 'static,
+    I: Fn() -> Result<Option<A>, UserError> + Send + Sync,
+    C: for<'a> Fn(&'a K, &'a V, Option<A>) -> Result<NewValue<'a, A>, UserError> + Send + Sync,
+{
+    fn process(&self, cx: &mut Cx<'_>, record: Record<'_, K, V>) -> Result<(), TaskError> {
+        cx.enter(self.index);
+        let Some(key) = record.key else {
+            cx.dropped(self.index, DropReason::NullKey);
+            return Ok(());
+        };
+        let Some(value) = record.value else {
+            cx.dropped(self.index, DropReason::NullValue);
+            return Ok(());
+        };
+        let mut key_bytes = cx.take_buffer();
+        let result = self.update(cx, (key, &mut key_bytes), value, record.timestamp);
+        cx.give_buffer(key_bytes);
+        settle(cx, self.index, result)
+    }
+}
+
+impl<K, V, A, I, C> Aggregate<K, V, A, I, C>
+where
+    I: Fn() -> Result<Option<A>, UserError>,
+    C: for<'a> Fn(&'a K, &'a V, Option<A>) -> Result<NewValue<'a, A>, UserError>,
+{
+    #[inline]
+    fn update(
+        &self,
+        cx: &mut Cx<'_>,
+        (key, key_bytes): (&K, &mut Vec<u8>),
+        value: &V,
+        timestamp: i64,
+    ) -> Result<(), StepError> {
+        let Aggregation { initial, compute } = &*self.aggregation;
+        self.table.write_key(key, key_bytes)?;
+        let before = self.table.get(cx, key_bytes)?;
+        let (aggregate, timestamp) = match before {
+            Some((aggregate, earlier)) => (Some(aggregate), timestamp.max(earlier)),
+            None => (initial()?, timestamp),
+        };
+        // The function takes the aggregate away; what nodes below need of it is read once more.
+        let old = if self.table.sends_old && aggregate.is_some() {
+            match self.table.get(cx, key_bytes)? {
+                Some((aggregate, _)) => Some(aggregate),
+                None => initial()?,
+            }
+        } else {
+            None
+        };
+        let new = compute(key, value, aggregate)?;
+        self.table.put(cx, (key, key_bytes), &new, old.as_ref(), timestamp)
+    }
+}

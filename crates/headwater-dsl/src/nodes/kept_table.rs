@@ -1,0 +1,134 @@
+//! A table that is kept in a store: the part that aggregations, sources and mapped tables share.
+
+use std::fmt;
+use std::sync::Arc;
+
+use headwater_runtime::{CachedUpdate, Cx, FlushListener, NodeIndex, StoreSlot, TaskError};
+use headwater_store::serde::Payload;
+
+use super::{NewValue, StepError, settle};
+use crate::edge::TablesBelow;
+use crate::error::DslError;
+use crate::record::Change;
+use crate::serdes::Codec;
+use crate::wiring::Wiring;
+
+/// The store that a table is kept in, by name, and its serdes.
+pub(crate) struct Kept<K, V> {
+    pub(crate) store: String,
+    pub(crate) key: Option<Codec<K>>,
+    pub(crate) value: Option<Codec<V>>,
+}
+
+/// A table's aggregation or source, and its store's listener, share it.
+pub(super) type SharedTable<K, V> = Arc<KeptTable<K, V>>;
+
+/// A store and the table nodes that get its updates.
+pub(super) struct KeptTable<K, V> {
+    index: NodeIndex,
+    slot: StoreSlot,
+    key: Codec<K>,
+    value: Codec<V>,
+    pub(super) sends_old: bool,
+    below: TablesBelow<K, V>,
+}
+
+impl<K: 'static, V: 'static> Kept<K, V> {
+    /// The table at run time; `None` if the store does not exist in this topology.
+    pub(super) fn wire(
+        &self,
+        wiring: &mut Wiring<'_>,
+    ) -> Result<Option<SharedTable<K, V>>, DslError> {
+        let Some(slot) = wiring.store(&self.store) else { return Ok(None) };
+        let kept = Arc::new(KeptTable {
+            index: wiring.index(),
+            slot,
+            key: wiring.key_serde(self.key.as_ref())?,
+            value: wiring.value_serde(self.value.as_ref())?,
+            sends_old: wiring.sends_old_values(),
+            below: wiring.tables_below()?,
+        });
+        let listener: Arc<dyn FlushListener> = Arc::<KeptTable<K, V>>::clone(&kept);
+        wiring.listen(slot, listener);
+        Ok(Some(kept))
+    }
+}
+
+impl<K, V> KeptTable<K, V> {
+    /// Writes a key as the store has it.
+    #[inline]
+    pub(super) fn write_key(&self, key: &K, bytes: &mut Vec<u8>) -> Result<(), StepError> {
+        Ok(self.key.serialize(key, bytes)?)
+    }
+
+    /// The value of a key with its time.
+    #[inline]
+    pub(super) fn get(&self, cx: &mut Cx<'_>, key: &[u8]) -> Result<Option<(V, i64)>, StepError> {
+        let Some(stored) = cx.get(self.slot, key)? else { return Ok(None) };
+        let (timestamp, value) = split_timestamp(stored);
+        Ok(Some((self.value.deserialize(Payload::new(value))?, timestamp)))
+    }
+
+    /// Keeps a new value and hands it on: now, or when the cache is flushed. `old` is looked at only
+    /// in the first case, and only if old values are sent.
+    #[inline]
+    pub(super) fn put(
+        &self,
+        cx: &mut Cx<'_>,
+        key: (&K, &[u8]),
+        new: &NewValue<'_, V>,
+        old: Option<&V>,
+        timestamp: i64,
+    ) -> Result<(), StepError> {
+        let (key, key_bytes) = key;
+        let new = new.as_ref();
+        let mut bytes = cx.take_buffer();
+        let written = new.map(|value| self.value.serialize(value, &mut bytes)).transpose();
+        let put = match written {
+            Ok(written) => {
+                let value = written.map(|()| bytes.as_slice());
+                cx.put(self.slot, key_bytes, value, timestamp).map_err(StepError::from)
+            }
+            Err(error) => Err(error.into()),
+        };
+        cx.give_buffer(bytes);
+        put?;
+        if !cx.is_cached(self.slot) {
+            self.below.forward(cx, key, Change { new, old }, timestamp)?;
+        }
+        Ok(())
+    }
+
+    fn forward_cached(&self, cx: &mut Cx<'_>, update: CachedUpdate<'_>) -> Result<(), StepError> {
+        let read = |bytes: Option<&[u8]>| {
+            bytes.map(|bytes| self.value.deserialize(Payload::new(bytes))).transpose()
+        };
+        let key = self.key.deserialize(Payload::new(update.key))?;
+        let new = read(update.new)?;
+        let old = if self.sends_old { read(update.old)? } else { None };
+        let change = Change { new: new.as_ref(), old: old.as_ref() };
+        Ok(self.below.forward(cx, &key, change, update.timestamp)?)
+    }
+}
+
+impl<K: 'static, V: 'static> FlushListener for KeptTable<K, V> {
+    fn forward(&self, cx: &mut Cx<'_>, update: CachedUpdate<'_>) -> Result<(), TaskError> {
+        cx.enter(self.index);
+        let result = self.forward_cached(cx, update);
+        settle(cx, self.index, result)
+    }
+}
+
+impl<K, V> fmt::Debug for KeptTable<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeptTable").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
+/// Takes a stored value apart (feature row P7).
+#[inline]
+fn split_timestamp(stored: &[u8]) -> (i64, &[u8]) {
+    stored
+        .split_first_chunk::<8>()
+        .map_or((-1, stored), |(timestamp, value)| (i64::from_be_bytes(*timestamp), value))
+}

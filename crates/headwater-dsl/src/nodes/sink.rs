@@ -1,0 +1,109 @@
+//! Sinks: from typed records to bytes.
+
+use std::sync::Arc;
+
+use headwater_runtime::{
+    Cx, DropReason, FailureKind, NodeIndex, Partitioning, SinkSlot, TaskError,
+};
+use headwater_store::serde::SerdeError;
+
+use crate::edge::{Edge, Node};
+use crate::params::{Partitions, StreamPartitioner};
+use crate::record::Record;
+use crate::serdes::{AnySerde, Codec};
+use crate::wiring::WireInner;
+
+/// The making of a sink of one topic.
+pub(crate) fn sink<K: 'static, V: 'static>(
+    key: Option<Codec<K>>,
+    value: Option<Codec<V>>,
+    partitioner: Option<StreamPartitioner<K, V>>,
+    topic: String,
+) -> WireInner {
+    let topic: Arc<str> = topic.into();
+    Arc::new(move |wiring| {
+        Ok(Edge::to_stream(Sink {
+            index: wiring.index(),
+            slot: wiring.add_sink(),
+            key: wiring.key_serde(key.as_ref())?,
+            value: wiring.value_serde(value.as_ref())?,
+            partitioner: partitioner.clone(),
+            topic: Arc::clone(&topic),
+        }))
+    })
+}
+
+struct Sink<K, V> {
+    index: NodeIndex,
+    slot: SinkSlot,
+    key: Codec<K>,
+    value: Codec<V>,
+    partitioner: Option<StreamPartitioner<K, V>>,
+    /// As the user wrote it, without application id; for the partitioner.
+    topic: Arc<str>,
+}
+
+impl<K, V> Node<K, V> for Sink<K, V> {
+    fn process(&self, cx: &mut Cx<'_>, record: Record<'_, K, V>) -> Result<(), TaskError> {
+        cx.enter(self.index);
+        let mut key = cx.take_buffer();
+        let mut value = cx.take_buffer();
+        let result = self.write(cx, record, &mut key, &mut value);
+        cx.give_buffer(value);
+        cx.give_buffer(key);
+        result
+    }
+}
+
+impl<K, V> Sink<K, V> {
+    fn write(
+        &self,
+        cx: &mut Cx<'_>,
+        record: Record<'_, K, V>,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<(), TaskError> {
+        let written = write(&*self.key, record.key, key)
+            .and_then(|key| Ok((key, write(&*self.value, record.value, value)?)));
+        let (key, value) = match written {
+            Ok(written) => written,
+            Err(error) => {
+                return cx.failed(self.index, FailureKind::Production, error.into());
+            }
+        };
+        let timestamp = record.timestamp;
+        let send =
+            |cx: &mut Cx<'_>, partitioning| cx.send(self.slot, key, value, timestamp, partitioning);
+        let Some(partitioner) = &self.partitioner else {
+            return send(cx, Partitioning::Default);
+        };
+        let count = cx.partitions(self.slot);
+        match partitioner(&self.topic, record, count) {
+            Partitions::Default => send(cx, Partitioning::Default),
+            Partitions::One(partition) => send(cx, Partitioning::Exactly(partition)),
+            Partitions::All => {
+                (0..count).try_for_each(|partition| send(cx, Partitioning::Exactly(partition)))
+            }
+            Partitions::Each(partitions) if partitions.is_empty() => {
+                cx.dropped(self.index, DropReason::NoPartition);
+                Ok(())
+            }
+            Partitions::Each(partitions) => partitions
+                .iter()
+                .try_for_each(|&partition| send(cx, Partitioning::Exactly(partition))),
+        }
+    }
+}
+
+/// The bytes of a key or value; null is no bytes unless the serde has a form for it.
+#[inline]
+pub(super) fn write<'b, T>(
+    serde: &dyn AnySerde<T>,
+    value: Option<&T>,
+    buffer: &'b mut Vec<u8>,
+) -> Result<Option<&'b [u8]>, SerdeError> {
+    match value {
+        Some(value) => serde.serialize(value, buffer).map(|()| Some(buffer.as_slice())),
+        None => Ok(serde.null_form(buffer).then_some(buffer.as_slice())),
+    }
+}

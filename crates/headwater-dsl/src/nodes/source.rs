@@ -1,0 +1,104 @@
+//! Sources: from bytes to typed records.
+
+use std::fmt;
+use std::sync::Arc;
+
+use headwater_runtime::process::NegativeTimestamp;
+use headwater_runtime::{
+    Cx, ExtractedTime, FailureKind, NodeIndex, RawRecord, SourceNode, TaskError, UserError,
+};
+use headwater_store::serde::{Payload, SerdeError};
+
+use crate::edge::Below;
+use crate::params::Extractor;
+use crate::record::Record;
+use crate::serdes::{AnySerde, Codec};
+use crate::wiring::WireSource;
+
+/// How a source reads its topics.
+pub(crate) struct ReadAs<K, V> {
+    pub(crate) key: Option<Codec<K>>,
+    pub(crate) value: Option<Codec<V>>,
+    pub(crate) extractor: Option<Extractor<K, V>>,
+}
+
+/// The making of a source.
+pub(crate) fn source<K: 'static, V: 'static>(read: ReadAs<K, V>) -> WireSource {
+    Arc::new(move |wiring| {
+        Ok(Arc::new(Source {
+            index: wiring.index(),
+            key: wiring.key_serde(read.key.as_ref())?,
+            value: wiring.value_serde(read.value.as_ref())?,
+            extractor: read.extractor.clone(),
+            below: wiring.below()?,
+        }))
+    })
+}
+
+struct Source<K, V> {
+    index: NodeIndex,
+    key: Codec<K>,
+    value: Codec<V>,
+    extractor: Option<Extractor<K, V>>,
+    below: Below<K, V>,
+}
+
+impl<K, V> Source<K, V> {
+    fn read(&self, record: &RawRecord<'_>) -> Result<(Option<K>, Option<V>), SerdeError> {
+        Ok((
+            read(&*self.key, record.owner, record.key)?,
+            read(&*self.value, record.owner, record.value)?,
+        ))
+    }
+}
+
+impl<K: 'static, V: 'static> SourceNode for Source<K, V> {
+    fn process(&self, cx: &mut Cx<'_>, record: RawRecord<'_>) -> Result<(), TaskError> {
+        cx.enter(self.index);
+        match self.read(&record) {
+            Ok((key, value)) => {
+                self.below.forward(cx, Record::new(key.as_ref(), value.as_ref(), record.timestamp))
+            }
+            Err(error) => cx.failed(self.index, FailureKind::Deserialization, error.into()),
+        }
+    }
+
+    fn extract_time(
+        &self,
+        record: &RawRecord<'_>,
+        partition_time: i64,
+    ) -> Result<ExtractedTime, UserError> {
+        let Some(extractor) = &self.extractor else {
+            let timestamp = record.timestamp;
+            return if timestamp < 0 {
+                Err(Box::new(NegativeTimestamp { timestamp }))
+            } else {
+                Ok(ExtractedTime::At(timestamp))
+            };
+        };
+        let (key, value) = if extractor.reads_record() { self.read(record)? } else { (None, None) };
+        let typed = Record::new(key.as_ref(), value.as_ref(), record.timestamp);
+        let timestamp = extractor.extract(typed, partition_time)?;
+        Ok(if timestamp < 0 { ExtractedTime::Skip } else { ExtractedTime::At(timestamp) })
+    }
+}
+
+impl<K, V> fmt::Debug for Source<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+#[inline]
+fn read<T>(
+    serde: &dyn AnySerde<T>,
+    owner: &bytes::Bytes,
+    bytes: Option<&[u8]>,
+) -> Result<Option<T>, SerdeError> {
+    match bytes {
+        Some(bytes) if !serde.is_null(bytes) => {
+            serde.deserialize(Payload::part_of(owner, bytes)).map(Some)
+        }
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,144 @@
+//! How a table is kept.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use headwater_store::serde::Serde;
+use headwater_topology::{StoreKind, StoreSpec};
+
+use super::plain_impls;
+use crate::graph::LogicalGraph;
+use crate::serdes::{Codec, codec};
+use crate::store::{StoreDeclaration, StoreSerdes};
+
+/// How a table is kept: store name, serdes, disk or memory, caching, logging.
+///
+/// A named table can be queried under its name.
+///
+/// ```
+/// use headwater_dsl::{Consumed, Grouped, Materialized, StreamsBuilder};
+/// use headwater_store::serde::Utf8;
+///
+/// let builder = StreamsBuilder::new();
+/// let counts = builder
+///     .stream("words", Consumed::with(Utf8, Utf8))
+///     .group_by_key(Grouped::new())
+///     .count(Materialized::named("counts").in_memory().with_caching_disabled());
+/// assert_eq!(counts.queryable_store_name(), Some("counts"));
+/// # builder.build()?;
+/// # Ok::<(), headwater_dsl::DslError>(())
+/// ```
+pub struct Materialized<K, V> {
+    /// Whether there is more to it than "as you like": some operators number their nodes otherwise
+    /// then (feature row D12).
+    pub(crate) given: bool,
+    pub(crate) name: Option<String>,
+    pub(crate) key: Option<Codec<K>>,
+    pub(crate) value: Option<Codec<V>>,
+    in_memory: Option<bool>,
+    caching: bool,
+    logging: Option<BTreeMap<String, String>>,
+}
+
+plain_impls!(Materialized { given, name, key, value, in_memory, caching, logging });
+
+impl<K, V> Materialized<K, V> {
+    /// Nothing said: a generated name, the serdes of the group or stream, on disk, cached, logged.
+    pub const fn new() -> Self {
+        Self {
+            given: false,
+            name: None,
+            key: None,
+            value: None,
+            in_memory: None,
+            caching: true,
+            logging: Some(BTreeMap::new()),
+        }
+    }
+
+    /// Names the store (`Materialized.as`).
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { given: true, name: Some(name.into()), ..Self::new() }
+    }
+
+    /// With these serdes and a generated name.
+    pub fn with(key: impl Serde<K>, value: impl Serde<V>) -> Self {
+        Self { given: true, key: Some(codec(key)), value: Some(codec(value)), ..Self::new() }
+    }
+
+    /// Sets the key serde.
+    pub fn with_key_serde(self, serde: impl Serde<K>) -> Self {
+        Self { given: true, key: Some(codec(serde)), ..self }
+    }
+
+    /// Sets the value serde.
+    pub fn with_value_serde(self, serde: impl Serde<V>) -> Self {
+        Self { given: true, value: Some(codec(serde)), ..self }
+    }
+
+    /// Keeps the store in memory only; it is restored from its changelog.
+    pub fn in_memory(self) -> Self {
+        Self { given: true, in_memory: Some(true), ..self }
+    }
+
+    /// Keeps the store on disk; the default.
+    pub fn persistent(self) -> Self {
+        Self { given: true, in_memory: Some(false), ..self }
+    }
+
+    /// Sends only the last update of a key downstream and to the changelog, at each commit or when
+    /// the cache is full; the default.
+    pub fn with_caching_enabled(self) -> Self {
+        Self { given: true, caching: true, ..self }
+    }
+
+    /// Sends every update downstream at once.
+    pub fn with_caching_disabled(self) -> Self {
+        Self { given: true, caching: false, ..self }
+    }
+
+    /// Sets the changelog topic's own configuration, over the defaults.
+    pub fn with_logging_enabled(self, topic_config: BTreeMap<String, String>) -> Self {
+        Self { given: true, logging: Some(topic_config), ..self }
+    }
+
+    /// Does without changelog: the contents are lost when the task moves.
+    pub fn with_logging_disabled(self) -> Self {
+        Self { given: true, logging: None, ..self }
+    }
+}
+
+impl<K: 'static, V: 'static> Materialized<K, V> {
+    /// The serdes with these where none are given.
+    pub(crate) fn or_serdes(self, key: Option<&Codec<K>>, value: Option<&Codec<V>>) -> Self {
+        Self {
+            key: self.key.or_else(|| key.cloned()),
+            value: self.value.or_else(|| value.cloned()),
+            ..self
+        }
+    }
+
+    /// Checks the given name.
+    pub(crate) fn checked(self, graph: &mut LogicalGraph) -> Self {
+        let name = graph.valid_name(self.name.as_deref());
+        Self { name, ..self }
+    }
+
+    /// The store of this name.
+    pub(crate) fn declare(&self, store_name: &str) -> Arc<StoreDeclaration> {
+        let mut spec =
+            StoreSpec::new(store_name, StoreKind::TimestampedKeyValue).with_caching(self.caching);
+        if self.in_memory == Some(true) {
+            spec = spec.in_memory();
+        }
+        spec.logging.clone_from(&self.logging);
+        let serdes = StoreSerdes::new(self.key.clone(), self.value.clone());
+        Arc::new(StoreDeclaration { spec: Arc::new(spec), serdes })
+    }
+}
+
+impl<K, V> Default for Materialized<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,290 @@
+//! What a processor may do.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_runtime::{
+    Cx, Headers, NodeIndex, ProcessorSlot, PunctuationToken, PunctuationType, TaskError,
+};
+use headwater_topology::TaskId;
+
+use super::stores::{KeyValueStore, StoreAccessError, TimestampedKeyValueStore};
+use crate::edge::NamedBelow;
+use crate::record::Record;
+use crate::serdes::DefaultSerdes;
+use crate::store::StoreKindOf;
+use crate::wiring::{ConnectedStore, Wiring};
+
+/// What a node of the graph is to its processors.
+pub(super) struct Surroundings {
+    pub(super) index: NodeIndex,
+    pub(super) name: Arc<str>,
+    stores: Vec<ConnectedStore>,
+    default_serdes: DefaultSerdes,
+}
+
+impl Surroundings {
+    pub(super) fn new(wiring: &Wiring<'_>) -> Self {
+        Self {
+            index: wiring.index(),
+            name: wiring.name().into(),
+            stores: wiring.connected_stores(),
+            default_serdes: wiring.default_serdes().clone(),
+        }
+    }
+}
+
+/// What a processor may do: everything but forwarding (feature row P3).
+pub struct ProcessingContext<'a, 'cx> {
+    pub(super) cx: &'a mut Cx<'cx>,
+    surroundings: &'a Surroundings,
+    slot: ProcessorSlot,
+    /// Of the record, or of the punctuation.
+    pub(super) timestamp: i64,
+    /// The first error after which the task cannot go on, in case user code swallows it.
+    task_error: Option<TaskError>,
+}
+
+/// Where a record came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordMetadata<'a> {
+    /// The topic; `None` in a punctuation.
+    pub topic: Option<&'a str>,
+    /// The partition; −1 in a punctuation.
+    pub partition: i32,
+    /// The offset; −1 in a punctuation.
+    pub offset: i64,
+}
+
+impl ProcessingContext<'_, '_> {
+    /// The application.
+    pub fn application_id(&self) -> &str {
+        self.cx.application_id()
+    }
+
+    /// The task.
+    pub fn task_id(&self) -> TaskId {
+        self.cx.task_id()
+    }
+
+    /// Where the record came from that is being processed.
+    pub fn record_metadata(&self) -> RecordMetadata<'_> {
+        RecordMetadata {
+            topic: self.cx.topic().map(headwater_broker::TopicName::as_str),
+            partition: self.cx.partition(),
+            offset: self.cx.offset(),
+        }
+    }
+
+    /// The headers of the record that is being processed.
+    pub fn headers(&self) -> &Headers {
+        self.cx.headers()
+    }
+
+    /// The headers, to change them. Every node that is visited later sees the change, siblings
+    /// included (feature row D55).
+    pub fn headers_mut(&mut self) -> &mut Headers {
+        self.cx.headers_mut()
+    }
+
+    /// The highest timestamp the task has seen; −1 before the first record.
+    pub fn current_stream_time_ms(&self) -> i64 {
+        self.cx.stream_time()
+    }
+
+    /// Wall-clock time in milliseconds since 1970.
+    pub fn current_system_time_ms(&self) -> i64 {
+        self.cx.wall_clock_ms()
+    }
+
+    /// Asks for a commit soon.
+    pub fn commit(&mut self) {
+        self.cx.request_commit();
+    }
+
+    /// Schedules punctuations (feature row R14). Stream time is due as soon as there is data and then
+    /// at multiples of the interval, wall-clock time one interval from now.
+    pub fn schedule(&mut self, interval: Duration, kind: PunctuationType) -> PunctuationToken {
+        self.cx.schedule(self.slot, interval, kind)
+    }
+
+    /// Ends a schedule; says whether it was there.
+    pub fn cancel(&mut self, token: PunctuationToken) -> bool {
+        self.cx.cancel(token)
+    }
+
+    /// The key-value store of this name, for use from now on.
+    ///
+    /// # Errors
+    /// If no such store is connected to the processor, or it is of another kind or of other types.
+    pub fn key_value_store<K: 'static, V: 'static>(
+        &self,
+        name: &str,
+    ) -> Result<KeyValueStore<K, V>, StoreAccessError> {
+        self.surroundings.find(name, StoreKindOf::KeyValue, KeyValueStore::new)
+    }
+
+    /// The key-value store with timestamps of this name, for use from now on. The stores of tables
+    /// are of this kind.
+    ///
+    /// # Errors
+    /// As for [`key_value_store`](Self::key_value_store).
+    pub fn timestamped_key_value_store<K: 'static, V: 'static>(
+        &self,
+        name: &str,
+    ) -> Result<TimestampedKeyValueStore<K, V>, StoreAccessError> {
+        self.surroundings.find(
+            name,
+            StoreKindOf::TimestampedKeyValue,
+            TimestampedKeyValueStore::new,
+        )
+    }
+
+    /// Remembers an error that ends the task's work.
+    pub(super) fn note<T>(&mut self, result: Result<T, TaskError>) -> Result<T, TaskError> {
+        if let Err(error) = &result {
+            self.task_error.get_or_insert_with(|| error.clone());
+        }
+        result
+    }
+}
+
+impl Surroundings {
+    fn find<K: 'static, V: 'static, S>(
+        &self,
+        name: &str,
+        kind: StoreKindOf,
+        make: impl FnOnce(super::stores::Place<K, V>) -> S,
+    ) -> Result<S, StoreAccessError> {
+        let Some(store) = self.stores.iter().find(|store| store.name == name) else {
+            return Err(StoreAccessError::NotConnected {
+                store: name.to_owned(),
+                node: self.name.to_string(),
+            });
+        };
+        if store.kind != kind {
+            return Err(StoreAccessError::OtherKind {
+                store: name.to_owned(),
+                wanted: kind.name(),
+                found: store.kind.name(),
+            });
+        }
+        let (key, value) = store
+            .serdes
+            .typed::<K, V>(&self.default_serdes, &self.name)
+            .ok_or_else(|| StoreAccessError::OtherTypes {
+                store: name.to_owned(),
+                key: std::any::type_name::<K>(),
+                value: std::any::type_name::<V>(),
+            })?;
+        Ok(make(super::stores::Place { name: name.into(), slot: store.slot, key, value }))
+    }
+}
+
+impl std::fmt::Debug for ProcessingContext<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProcessingContext")
+            .field("task", &self.task_id())
+            .field("node", &self.surroundings.name)
+            .field("timestamp", &self.timestamp)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a processor may do, forwarding included. Everything else is on [`ProcessingContext`], which
+/// this dereferences to.
+pub struct ProcessorContext<'a, 'cx, K, V> {
+    base: ProcessingContext<'a, 'cx>,
+    below: &'a NamedBelow<K, V>,
+}
+
+impl<'a, 'cx, K, V> ProcessorContext<'a, 'cx, K, V> {
+    pub(super) const fn new(
+        cx: &'a mut Cx<'cx>,
+        surroundings: &'a Surroundings,
+        below: &'a NamedBelow<K, V>,
+        slot: ProcessorSlot,
+        timestamp: i64,
+    ) -> Self {
+        let base = ProcessingContext { cx, surroundings, slot, timestamp, task_error: None };
+        Self { base, below }
+    }
+
+    pub(super) fn into_task_error(self) -> Option<TaskError> {
+        self.base.task_error
+    }
+
+    /// Hands a record to all nodes below, with the headers as they are now. When this returns, they
+    /// have run.
+    ///
+    /// # Errors
+    /// What ends the task's work; hand it on with `?`. A record that fails below and is skipped by
+    /// the handler is no error here.
+    pub fn forward(&mut self, record: Record<'_, K, V>) -> Result<(), TaskError> {
+        let result = self.below.all().forward(self.base.cx, record);
+        self.back(result)
+    }
+
+    /// As [`forward`](Self::forward), to the node of this name only.
+    ///
+    /// # Errors
+    /// As for [`forward`](Self::forward), or if no node below has this name.
+    pub fn forward_to(
+        &mut self,
+        child: &str,
+        record: Record<'_, K, V>,
+    ) -> Result<(), StoreAccessError> {
+        let Some(node) = self.below.named(child) else {
+            return Err(StoreAccessError::UnknownChild {
+                node: self.base.surroundings.name.to_string(),
+                child: child.to_owned(),
+                children: self.below.names().iter().map(ToString::to_string).collect(),
+            });
+        };
+        let result = node.process(self.base.cx, record);
+        Ok(self.back(result)?)
+    }
+
+    /// As [`forward`](Self::forward), with these headers; afterwards the record has its own again.
+    ///
+    /// # Errors
+    /// As for [`forward`](Self::forward).
+    pub fn forward_with_headers(
+        &mut self,
+        record: Record<'_, K, V>,
+        headers: Headers,
+    ) -> Result<(), TaskError> {
+        let own = std::mem::replace(self.base.cx.headers_mut(), headers);
+        let result = self.forward(record);
+        *self.base.cx.headers_mut() = own;
+        result
+    }
+
+    /// User code of this node runs again.
+    fn back(&mut self, result: Result<(), TaskError>) -> Result<(), TaskError> {
+        self.base.cx.enter(self.base.surroundings.index);
+        self.base.note(result)
+    }
+}
+
+impl<'a, 'cx, K, V> Deref for ProcessorContext<'a, 'cx, K, V> {
+    type Target = ProcessingContext<'a, 'cx>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.base
+    }
+}
+
+impl<K, V> DerefMut for ProcessorContext<'_, '_, K, V> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.base
+    }
+}
+
+impl<K, V> std::fmt::Debug for ProcessorContext<'_, '_, K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(&self.base, f)
+    }
+}

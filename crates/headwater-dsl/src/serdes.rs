@@ -1,0 +1,107 @@
+//! Serdes of keys and values: given, inherited, or the default of a type.
+
+use std::any::{Any, TypeId, type_name};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use headwater_store::serde::{
+    Boolean, Deserializer, Double, Float, Format, Integer, Long, RawBytes, Serde, Serializer,
+    Short, Text, Utf8, Utf8Text, UuidText,
+};
+
+use crate::error::{DslError, Part};
+
+/// A serde whose own type is forgotten.
+pub(crate) trait AnySerde<T>:
+    Serializer<T> + Deserializer<T> + Format + Send + Sync + 'static
+{
+}
+
+impl<T, S> AnySerde<T> for S where
+    S: Serializer<T> + Deserializer<T> + Format + Send + Sync + 'static
+{
+}
+
+/// A shared serde.
+pub(crate) type Codec<T> = Arc<dyn AnySerde<T>>;
+
+/// The serde behind a parameter.
+pub(crate) fn codec<T>(serde: impl Serde<T>) -> Codec<T> {
+    Arc::new(serde)
+}
+
+/// The serdes that are taken where neither the operator nor the stream has one (feature row D18).
+///
+/// The original has one default for all keys and one for all values; here there is one for each
+/// type, so a default can never be of the wrong type.
+#[derive(Clone, Default)]
+pub(crate) struct DefaultSerdes {
+    keys: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
+    values: BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>,
+}
+
+impl DefaultSerdes {
+    /// The defaults of the types that have a serde in Kafka's own `Serdes`.
+    pub(crate) fn built_in() -> Self {
+        let mut defaults = Self::default();
+        defaults.set_both::<String>(codec(Utf8));
+        defaults.set_both::<Text>(codec(Utf8Text));
+        defaults.set_both::<i16>(codec(Short));
+        defaults.set_both::<i32>(codec(Integer));
+        defaults.set_both::<i64>(codec(Long));
+        defaults.set_both::<f32>(codec(Float));
+        defaults.set_both::<f64>(codec(Double));
+        defaults.set_both::<bool>(codec(Boolean));
+        defaults.set_both::<bytes::Bytes>(codec(RawBytes));
+        defaults.set_both::<uuid::Uuid>(codec(UuidText));
+        defaults
+    }
+
+    pub(crate) fn set_key<T: 'static>(&mut self, serde: Codec<T>) {
+        self.keys.insert(TypeId::of::<T>(), Arc::new(serde));
+    }
+
+    pub(crate) fn set_value<T: 'static>(&mut self, serde: Codec<T>) {
+        self.values.insert(TypeId::of::<T>(), Arc::new(serde));
+    }
+
+    fn set_both<T: 'static>(&mut self, serde: Codec<T>) {
+        self.set_key(Arc::clone(&serde));
+        self.set_value(serde);
+    }
+
+    /// The serde to use: the given one, else the default of the type.
+    pub(crate) fn resolve<T: 'static>(
+        &self,
+        given: Option<&Codec<T>>,
+        part: Part,
+        node: &str,
+    ) -> Result<Codec<T>, DslError> {
+        if let Some(serde) = given {
+            return Ok(Arc::clone(serde));
+        }
+        let defaults = match part {
+            Part::Key => &self.keys,
+            Part::Value => &self.values,
+        };
+        defaults
+            .get(&TypeId::of::<T>())
+            .and_then(|serde| serde.downcast_ref::<Codec<T>>())
+            .map(Arc::clone)
+            .ok_or_else(|| DslError::MissingSerde {
+                node: node.to_owned(),
+                part,
+                type_name: type_name::<T>(),
+            })
+    }
+}
+
+impl fmt::Debug for DefaultSerdes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DefaultSerdes")
+            .field("keys", &self.keys.len())
+            .field("values", &self.values.len())
+            .finish()
+    }
+}

@@ -1,0 +1,64 @@
+//! A finished program of streams and tables.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use headwater_runtime::Program;
+use headwater_topology::{Topology as Graph, TopologyBuilder};
+
+use crate::error::DslError;
+use crate::wiring::Behaviours;
+
+/// What an application does: the graph and the behaviour of its nodes. Immutable, and shared by all
+/// threads.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    builder: TopologyBuilder,
+    behaviours: Behaviours,
+    /// The graph without application id, for descriptions.
+    graph: Graph,
+}
+
+/// A topology made out for an application.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ApplicationTopology {
+    /// The structure, with the full names of all topics.
+    pub graph: Graph,
+    /// What the tasks of each sub-topology run, by the sub-topology's number.
+    pub programs: BTreeMap<u32, Arc<Program>>,
+}
+
+impl Topology {
+    pub(crate) fn new(builder: TopologyBuilder, behaviours: Behaviours) -> Result<Self, DslError> {
+        let graph = builder.build("")?;
+        // Made once here so that whatever is wrong with types and serdes shows in `build`.
+        behaviours.programs(&graph)?;
+        Ok(Self { inner: Arc::new(Inner { builder, behaviours, graph }) })
+    }
+
+    /// The description of the graph, as Kafka Streams prints it.
+    pub fn describe(&self) -> String {
+        self.inner.graph.describe()
+    }
+
+    /// The graph, with internal topics named as for an application without id.
+    pub fn graph(&self) -> &Graph {
+        &self.inner.graph
+    }
+
+    /// The topology for the application of this id, which is part of the names of internal topics.
+    ///
+    /// # Errors
+    /// None that [`StreamsBuilder::build`](crate::StreamsBuilder::build) did not find before.
+    pub fn for_application(&self, application_id: &str) -> Result<ApplicationTopology, DslError> {
+        let graph = self.inner.builder.build(application_id)?;
+        let programs = self.inner.behaviours.programs(&graph)?;
+        Ok(ApplicationTopology { graph, programs })
+    }
+}

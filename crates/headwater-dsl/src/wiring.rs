@@ -1,0 +1,276 @@
+//! From the topology to the programs that tasks run.
+//!
+//! Every node of the topology has a behaviour: a function that makes its run-time node over those
+//! below it. Children are made first, so an edge is a shared pointer and nothing is looked up while
+//! records flow.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use headwater_runtime::{
+    FlushListener, NodeIndex, OffsetReset, ProcessorProgram, ProcessorSlot, ProcessorSupplier,
+    Program, SinkProgram, SinkSlot, SourceNode, SourceProgram, StoreBackendChoice, StoreProgram,
+    StoreSlot,
+};
+use headwater_topology::{Node as GraphNode, NodeId, NodeKind, Subtopology, Topology as Graph};
+
+use crate::edge::{Below, Edge, NamedBelow, TablesBelow};
+use crate::error::{DslError, Part};
+use crate::serdes::{Codec, DefaultSerdes};
+use crate::store::{StoreDeclaration, StoreKindOf, StoreSerdes};
+
+/// Makes a source.
+pub(crate) type WireSource =
+    Arc<dyn Fn(&mut Wiring<'_>) -> Result<Arc<dyn SourceNode>, DslError> + Send + Sync>;
+
+/// Makes any other node.
+pub(crate) type WireInner = Arc<dyn Fn(&mut Wiring<'_>) -> Result<Edge, DslError> + Send + Sync>;
+
+/// How the run-time node of a node of the topology is made.
+#[derive(Clone)]
+pub(crate) enum Behaviour {
+    Source(WireSource),
+    Inner(WireInner),
+}
+
+impl fmt::Debug for Behaviour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Source(_) => "Source",
+            Self::Inner(_) => "Inner",
+        })
+    }
+}
+
+/// Everything that a topology does, beside its structure.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Behaviours {
+    /// By the name of the node.
+    pub(crate) nodes: BTreeMap<String, Behaviour>,
+    /// By the name of the store.
+    pub(crate) stores: BTreeMap<String, Arc<StoreDeclaration>>,
+    /// Names of the nodes that send old values with their updates.
+    pub(crate) old_values: BTreeSet<String>,
+    pub(crate) default_serdes: DefaultSerdes,
+}
+
+impl Behaviours {
+    /// The program of each sub-topology that has tasks, by its number.
+    pub(crate) fn programs(&self, graph: &Graph) -> Result<BTreeMap<u32, Arc<Program>>, DslError> {
+        graph
+            .subtopologies()
+            .iter()
+            .filter(|subtopology| !subtopology.is_global)
+            .map(|subtopology| Ok((subtopology.id.0, Arc::new(self.program(graph, subtopology)?))))
+            .collect()
+    }
+
+    fn program(&self, graph: &Graph, subtopology: &Subtopology) -> Result<Program, DslError> {
+        let nodes = subtopology.nodes.iter().map(|&id| graph.node(id).name.as_str().into());
+        let mut program = Program { nodes: nodes.collect(), ..Program::default() };
+        program.stores =
+            subtopology.stores.iter().filter_map(|name| store_program(graph, name)).collect();
+        let mut edges: BTreeMap<NodeId, Edge> = BTreeMap::new();
+        // Nodes are numbered parents first, so backwards every child comes before its parents.
+        for (index, &id) in subtopology.nodes.iter().enumerate().rev() {
+            let node = graph.node(id);
+            let Some(behaviour) = self.nodes.get(&node.name) else { continue };
+            let below: Vec<(&str, &Edge)> = node
+                .children
+                .iter()
+                .filter_map(|child| {
+                    edges.get(child).map(|edge| (graph.node(*child).name.as_str(), edge))
+                })
+                .collect();
+            let index = u32::try_from(index).expect("a topology has less than 2^32 nodes");
+            let mut wiring = Wiring {
+                behaviours: self,
+                program: &mut program,
+                node,
+                index: NodeIndex(index),
+                below,
+            };
+            match behaviour {
+                Behaviour::Source(wire) => {
+                    let source = wire(&mut wiring)?;
+                    program.sources.push(source_program(node, NodeIndex(index), source));
+                }
+                Behaviour::Inner(wire) => {
+                    let edge = wire(&mut wiring)?;
+                    edges.insert(id, edge);
+                }
+            }
+        }
+        // In the order in which they were added, as everything else.
+        program.sources.reverse();
+        Ok(program)
+    }
+}
+
+/// A store that is connected to a processor.
+pub(crate) struct ConnectedStore {
+    pub(crate) name: String,
+    pub(crate) slot: StoreSlot,
+    pub(crate) kind: StoreKindOf,
+    pub(crate) serdes: StoreSerdes,
+}
+
+/// A node under construction.
+pub(crate) struct Wiring<'a> {
+    behaviours: &'a Behaviours,
+    program: &'a mut Program,
+    node: &'a GraphNode,
+    index: NodeIndex,
+    below: Vec<(&'a str, &'a Edge)>,
+}
+
+impl Wiring<'_> {
+    /// The node's place in the program.
+    pub(crate) const fn index(&self) -> NodeIndex {
+        self.index
+    }
+
+    /// The node's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.node.name
+    }
+
+    /// The stream nodes below.
+    pub(crate) fn below<K: 'static, V: 'static>(&self) -> Result<Below<K, V>, DslError> {
+        let nodes: Result<Vec<_>, _> =
+            self.below.iter().map(|(_, edge)| edge.stream(self.name())).collect();
+        Ok(Below::new(nodes?))
+    }
+
+    /// The stream nodes below, with their names.
+    pub(crate) fn named_below<K: 'static, V: 'static>(&self) -> Result<NamedBelow<K, V>, DslError> {
+        let names = self.below.iter().map(|(name, _)| Arc::from(*name)).collect();
+        Ok(NamedBelow::new(names, self.below()?))
+    }
+
+    /// The table nodes below.
+    pub(crate) fn tables_below<K: 'static, V: 'static>(
+        &self,
+    ) -> Result<TablesBelow<K, V>, DslError> {
+        let nodes: Result<Vec<_>, _> =
+            self.below.iter().map(|(_, edge)| edge.table(self.name())).collect();
+        Ok(TablesBelow::new(nodes?))
+    }
+
+    /// The serde for keys: the given one or the type's default.
+    pub(crate) fn key_serde<K: 'static>(
+        &self,
+        given: Option<&Codec<K>>,
+    ) -> Result<Codec<K>, DslError> {
+        self.behaviours.default_serdes.resolve(given, Part::Key, self.name())
+    }
+
+    /// The serde for values: the given one or the type's default.
+    pub(crate) fn value_serde<V: 'static>(
+        &self,
+        given: Option<&Codec<V>>,
+    ) -> Result<Codec<V>, DslError> {
+        self.behaviours.default_serdes.resolve(given, Part::Value, self.name())
+    }
+
+    /// The default serdes.
+    pub(crate) const fn default_serdes(&self) -> &DefaultSerdes {
+        &self.behaviours.default_serdes
+    }
+
+    /// Whether the node sends old values with its updates (feature row D46).
+    pub(crate) fn sends_old_values(&self) -> bool {
+        self.behaviours.old_values.contains(self.name())
+    }
+
+    /// The place of a store; `None` if it does not exist in this topology.
+    pub(crate) fn store(&self, name: &str) -> Option<StoreSlot> {
+        let at = self.program.stores.iter().position(|store| store.spec.name == name)?;
+        Some(StoreSlot(u32::try_from(at).expect("a topology has less than 2^32 stores")))
+    }
+
+    /// The place and serdes of every store that is connected to the node.
+    pub(crate) fn connected_stores(&self) -> Vec<ConnectedStore> {
+        let NodeKind::Processor { stores } = &self.node.kind else { return Vec::new() };
+        stores
+            .iter()
+            .filter_map(|name| {
+                let declaration = self.behaviours.stores.get(name)?;
+                Some(ConnectedStore {
+                    name: name.clone(),
+                    slot: self.store(name)?,
+                    kind: StoreKindOf::of(&declaration.spec.kind)?,
+                    serdes: declaration.serdes.clone(),
+                })
+            })
+            .collect()
+    }
+
+    /// Says who gets the updates of a cached store.
+    pub(crate) fn listen(&mut self, store: StoreSlot, listener: Arc<dyn FlushListener>) {
+        self.program.stores[store.index()].flush = Some(listener);
+    }
+
+    /// Adds the node's user processor.
+    pub(crate) fn add_processor(&mut self, supplier: Arc<dyn ProcessorSupplier>) -> ProcessorSlot {
+        let slot = u32::try_from(self.program.processors.len())
+            .expect("a topology has less than 2^32 processors");
+        self.program.processors.push(ProcessorProgram { node: self.index, supplier });
+        ProcessorSlot(slot)
+    }
+
+    /// Adds the node's sink.
+    pub(crate) fn add_sink(&mut self) -> SinkSlot {
+        let slot =
+            u32::try_from(self.program.sinks.len()).expect("a topology has less than 2^32 sinks");
+        let topic = match &self.node.kind {
+            NodeKind::Sink(sink) => sink.topic.clone(),
+            _ => None,
+        };
+        let topic = topic.expect("only sinks of one topic have this behaviour");
+        self.program.sinks.push(SinkProgram { node: self.index, topic: topic.into() });
+        SinkSlot(slot)
+    }
+}
+
+fn store_program(graph: &Graph, name: &str) -> Option<StoreProgram> {
+    let store = graph.store(name)?;
+    let backend = if store.spec.persistent {
+        StoreBackendChoice::Persistent
+    } else {
+        StoreBackendChoice::InMemory
+    };
+    let changelog = store.changelog.as_ref();
+    Some(StoreProgram {
+        spec: (*store.spec).clone(),
+        backend,
+        changelog: changelog.map(|changelog| changelog.topic.as_str().into()),
+        source_is_changelog: changelog.is_some_and(|changelog| changelog.is_source_topic),
+        flush: None,
+    })
+}
+
+fn source_program(
+    node: &GraphNode,
+    index: NodeIndex,
+    source: Arc<dyn SourceNode>,
+) -> SourceProgram {
+    let (topics, reset) = match &node.kind {
+        NodeKind::Source(source) => (source.topics.as_slice(), source.options.offset_reset),
+        _ => (&[][..], None),
+    };
+    SourceProgram {
+        node: index,
+        topics: topics.iter().map(|topic| topic.as_str().into()).collect(),
+        source,
+        reset: reset.map(|reset| match reset {
+            headwater_topology::OffsetReset::Earliest => OffsetReset::Earliest,
+            headwater_topology::OffsetReset::Latest => OffsetReset::Latest,
+            headwater_topology::OffsetReset::None => OffsetReset::None,
+            headwater_topology::OffsetReset::ByDuration { duration_ms } => {
+                OffsetReset::ByDuration { ms: duration_ms }
+            }
+        }),
+    }
+}

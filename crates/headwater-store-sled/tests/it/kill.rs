@@ -11,7 +11,7 @@ use headwater_store_sled::SledBackend;
 
 /// Tells the test that it is the process to be killed, and where to write.
 const DIR: &str = "HEADWATER_STORE_SLED_KILL_DIR";
-const LIVES: u64 = 8;
+const LIVES: u64 = 6;
 const COMMITS_PER_SYNC: u64 = 20;
 
 fn open(dir: &Path) -> Box<dyn TaskStorage> {
@@ -30,7 +30,7 @@ fn a_killed_process_leaves_meta_behind_the_data() {
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let mut synced = last;
         // Every life ends somewhere else between two syncs, and after another number of them.
-        let mut commits_left = 11 + life * 67;
+        let mut commits_left = 11 + life * 31;
         for line in output.lines() {
             let line = line.unwrap();
             let Some(rest) = line.rsplit_once("synced ") else { continue };

@@ -5,8 +5,9 @@ use std::path::Path;
 use super::{Place, get, open, scan, set_meta};
 use crate::{Direction, KeyRange, SpaceId, StoreBackend, TaskStorage, WriteBatch};
 
-/// A history of commits whose traces can be checked after a crash: commit `n` writes `n` to several
-/// keys, deletes one, and then says `n` in the meta space.
+/// A history of commits whose traces can be checked after a crash: commit `n` adds a key that stays,
+/// adds one that commit `n + 10` deletes, writes `n` to keys that all commits share, and then says
+/// `n` in the meta space.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ledger {
     last: u64,
@@ -35,10 +36,11 @@ impl Ledger {
         self.last += 1;
         let space = Self::space(storage);
         let (mut batch, number) = (WriteBatch::new(), self.last.to_be_bytes());
-        batch.push(space, &Self::own_key(self.last), Some(&number));
-        batch.push(space, &Self::own_key(self.last.saturating_sub(10)), None);
-        for key in 0..Self::SHARED_KEYS {
-            batch.push(space, &[b's', u8::try_from(key).expect("few")], Some(&number));
+        batch.push(space, &key(b'h', self.last), Some(&number));
+        batch.push(space, &key(b'o', self.last), Some(&number));
+        batch.push(space, &key(b'o', self.last.saturating_sub(10)), None);
+        for shared in 0..Self::SHARED_KEYS {
+            batch.push(space, &key(b's', shared), Some(&number));
         }
         let meta = [set_meta(Self::META_KEY, &number)];
         storage.apply(batch.sort(), &meta).expect("the commit is applied");
@@ -57,16 +59,16 @@ impl Ledger {
         let space = Self::space(storage);
         let reader = storage.reader();
         let mut newest = last;
-        for key in 0..Self::SHARED_KEYS {
-            let found = get(&reader, space, &[b's', u8::try_from(key).expect("few")]);
+        for shared in 0..Self::SHARED_KEYS {
+            let found = get(&reader, space, &key(b's', shared));
             let found = found.map_or(0, |bytes| number(&bytes));
             assert!(found >= last, "meta says commit {last}, the data are of commit {found}");
             assert!(!atomic || found == last, "atomic, but data {found} beside meta {last}");
             newest = newest.max(found);
         }
         let own = scan(&reader, space, KeyRange::prefix(b"o"), Direction::Forward, 100);
-        for (key, value) in &own {
-            assert_eq!(key, &Self::own_key(number(value)), "a value under another's key");
+        for (found, value) in &own {
+            assert_eq!(found, &key(b'o', number(value)), "a value under another's key");
             assert!(number(value) + 10 > last, "a key deleted before commit {last} is back");
             newest = newest.max(number(value));
         }
@@ -75,16 +77,23 @@ impl Ledger {
             let found = own.iter().any(|(_, value)| number(value) == commit);
             assert!(found, "meta says commit {last}, commit {commit} is missing");
         }
+        let history = scan(&reader, space, KeyRange::prefix(b"h"), Direction::Forward, 100);
+        for commit in 1..=last {
+            let index = usize::try_from(commit - 1).expect("few");
+            let found = history.get(index).map(|(found, value)| (found, number(value)));
+            assert_eq!(found, Some((&key(b'h', commit), commit)), "meta says commit {last}");
+        }
         last
     }
 
     fn space(storage: &mut dyn TaskStorage) -> SpaceId {
         storage.space("ledger").expect("there is room")
     }
+}
 
-    fn own_key(commit: u64) -> Vec<u8> {
-        [b"o", &commit.to_be_bytes()[..]].concat()
-    }
+/// A key of a kind.
+fn key(kind: u8, number: u64) -> Vec<u8> {
+    [&[kind][..], &number.to_be_bytes()].concat()
 }
 
 /// A storage that is dropped without close has lost no more than what was not synced, and its meta

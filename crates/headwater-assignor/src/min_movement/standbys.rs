@@ -87,8 +87,15 @@ impl<'f, 'a> Standbys<'f, 'a> {
     ) -> Self {
         let stateful = facts.index.stateful();
         let mut runs = vec![0; facts.capacity.len()];
-        for task in &stateful {
-            runs[actives[*task as usize] as usize] += 1;
+        let mut runs_stateless = vec![false; facts.capacity.len()];
+        for task in facts.index.tasks() {
+            let active = actives[task as usize] as usize;
+            runs[active] += u32::from(facts.index.is_stateful(task));
+            runs_stateless[active] |= !facts.index.is_stateful(task);
+        }
+        let mut fair = fair_shares(facts, &usable, stateful.len(), replicas + 1);
+        for (fair, _) in fair.iter_mut().zip(runs_stateless).filter(|(_, stateless)| *stateless) {
+            fair.spare_the_busy();
         }
         Self {
             facts,
@@ -98,7 +105,7 @@ impl<'f, 'a> Standbys<'f, 'a> {
             zones: Spread::by_racks(facts),
             of: vec![Vec::new(); facts.index.tasks.len()],
             copies: runs.clone(),
-            fair: fair_shares(facts, &usable, stateful.len(), replicas + 1),
+            fair,
             runs,
             stateful,
             usable,
@@ -439,11 +446,21 @@ fn count<K: Ord>(sorted: &[K], key: &K) -> u32 {
 /// What an instance should have of all copies.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fair {
-    /// Within one copy per unit of capacity of every other instance. Leaving this range costs more
-    /// than a new copy.
+    /// Within one copy per unit of capacity of every other instance, and such that nobody is idle
+    /// while another of the same capacity has two tasks. Leaving this range costs more than a new
+    /// copy.
     even: (u32, u32),
     /// The share proportional to capacity, rounded down and up. It only decides among equals.
     share: (u32, u32),
+}
+
+impl Fair {
+    /// Where there are not enough copies for all, those that run tasks without state come last.
+    fn spare_the_busy(&mut self) {
+        if self.share.1 <= 1 {
+            *self = Self::default();
+        }
+    }
 }
 
 /// Shares of all copies. Nobody can have more than one copy of a task, so what is too much for some
@@ -462,9 +479,11 @@ fn fair_shares(facts: &Facts<'_>, usable: &[InstanceIx], tasks: usize, copies: u
         if full.is_empty() {
             let (low, high) = share(rest, 1, total);
             for instance in open {
+                let share = share_of(instance);
                 let even = |level: u32| level.saturating_mul(capacity(instance)).min(all);
-                let even = (even(low), even(high));
-                fair[instance as usize] = Fair { even, share: share_of(instance) };
+                let (low, high) = (even(low).max(share.0.min(1)), even(high));
+                let high = if share.1 <= 1 { share.1 } else { high };
+                fair[instance as usize] = Fair { even: (low, high), share };
             }
             return fair;
         }

@@ -6,12 +6,19 @@
 //! ([`FromWorker`]). Whoever calls it owns time, threads and I/O.
 
 mod config;
+mod facts;
+mod instance;
 pub mod process;
 mod state_dir;
 mod task;
+mod topics_check;
 mod worker;
 
 pub use config::{BadRecord, ConfigError, Finding, FindingReason, StreamsConfig};
+pub use instance::{
+    Application, CloseTimeout, Execution, Headwater, HeadwaterBuilder, InstanceError,
+    InstanceState, StartError, TaskStatus, UncaughtReaction,
+};
 pub use process::{
     CachedUpdate, Cx, DropCounts, DropReason, ExceptionHandler, ExtractedTime, Failure,
     FailureKind, FlushListener, Handlers, Headers, NodeIndex, OffsetReset, ProcessorProgram,
@@ -25,6 +32,7 @@ pub use task::{
     Behind, Choice, IllegalTransition, InputFacts, InputStart, MaxTaskIdle, NewTask,
     OffsetMetadata, StorePlace, TaskEvent, TaskState, TaskWatch, UnreadableMetadata, choose,
 };
+pub use topics_check::TopicsError;
 pub use worker::{
     ClosedTask, CommittedTask, FetchedInput, FromWorker, Now, OutputLimits, Partitioning,
     SealedCommit, SealedStorage, SealedTask, Step, ToWorker, Worker, WorkerConfig, WorkerCounts,

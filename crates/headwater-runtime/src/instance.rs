@@ -1,0 +1,402 @@
+//! An instance: one running process of the application.
+//!
+//! ```text
+//!            group task ──events──▶ coordinator ◀──ends── restore loop
+//!                                   │  ▲     │
+//!                         tasks ────┘  │     └──── what to fetch
+//!                           ▼          │                 ▼
+//!                     stream threads   │              fetcher ──batches──▶ stream threads
+//!                           │          │
+//!              batches, commits        closed, failed
+//!                           ▼          │
+//!                       committers ────┘  (one per thread: output, offsets, stores)
+//! ```
+//!
+//! The [coordinator](coordinator) owns the table of tasks and never waits; all others do one thing
+//! each. Everything spawned belongs to the coordinator, so dropping it is a crash, and a crash at
+//! any instant costs reading changelogs from the stored positions.
+
+mod committer;
+mod coordinator;
+mod error;
+mod fetcher;
+mod group;
+mod opener;
+mod plan;
+mod purge;
+mod reset;
+mod shared;
+mod state;
+mod storages;
+mod thread;
+mod uncaught;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use headwater_broker::{Broker, Clock, GroupId, SystemClock, TopicName};
+use headwater_changelog::{Blocking, BlockingExt, InlineBlocking, RestoreListener, TokioBlocking};
+use headwater_store::{MemoryBackend, OpenOptions, StoreBackend};
+use headwater_topology::{TaskId, TaskPlan, Topology};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use crate::config::{BadRecord, StreamsConfig};
+use crate::process::{
+    ExceptionHandler, Handlers, Program, UserError, dead_letter, log_and_continue, log_and_fail,
+};
+use crate::state_dir::{StateDirError, StateDirectory};
+use crate::topics_check::{CheckedTopics, check_topics};
+use coordinator::{Coordinator, InstanceCommand, Views};
+use plan::Changelogs;
+use shared::Shared;
+use uncaught::Hooks;
+
+pub use coordinator::TaskStatus;
+pub use error::{CloseTimeout, InstanceError, StartError};
+pub use state::InstanceState;
+pub use thread::Execution;
+pub use uncaught::UncaughtReaction;
+
+/// What an instance runs. The names of internal topics, and so the topology, depend on the
+/// application id; the topics of patterns on the cluster.
+pub trait Application: fmt::Debug + Send + Sync {
+    /// The graph, for an application of this id.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn topology(&self, application_id: &str) -> Result<Topology, UserError>;
+
+    /// The programs of the sub-topologies that have tasks, by their numbers.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn programs(&self, topology: &Topology) -> Result<BTreeMap<u32, Arc<Program>>, UserError>;
+}
+
+/// A running instance. Dropping it is a crash: nothing more is committed, and threads end as soon
+/// as they come back from what they are at. [`close`](Self::close) ends it in good order.
+#[derive(Debug)]
+pub struct Headwater {
+    commands: mpsc::UnboundedSender<InstanceCommand>,
+    state: watch::Receiver<InstanceState>,
+    tasks: watch::Receiver<BTreeMap<TaskId, TaskStatus>>,
+    error: Arc<OnceLock<Arc<InstanceError>>>,
+    process_id: Uuid,
+    coordinator: JoinHandle<()>,
+}
+
+impl Headwater {
+    /// An instance to be.
+    pub fn builder(application: impl Application + 'static) -> HeadwaterBuilder {
+        HeadwaterBuilder {
+            application: Arc::new(application),
+            config: StreamsConfig::new(String::new()),
+            broker: None,
+            backend: Arc::new(MemoryBackend::new()),
+            open_options: OpenOptions::default(),
+            clock: Arc::new(SystemClock::new()),
+            execution: Execution::Threads,
+            process_id: None,
+            handlers: None,
+            hooks: Hooks {
+                uncaught: Arc::new(|_| UncaughtReaction::default()),
+                state: None,
+                restore: Arc::new(()),
+            },
+        }
+    }
+
+    /// Where the instance stands.
+    pub fn state(&self) -> InstanceState {
+        *self.state.borrow()
+    }
+
+    /// Waits until the instance is in a state.
+    ///
+    /// # Cancel safety
+    /// Dropping the future has no effect.
+    pub async fn wait_for(&self, mut is_it: impl FnMut(InstanceState) -> bool) -> InstanceState {
+        let mut state = self.state.clone();
+        // The sender lives as long as the coordinator; without it the last state is the final one.
+        let found = state.wait_for(|state| is_it(*state)).await.map(|state| *state);
+        found.unwrap_or_else(|_| self.state())
+    }
+
+    /// The tasks of this instance.
+    pub fn tasks(&self) -> BTreeMap<TaskId, TaskStatus> {
+        self.tasks.borrow().clone()
+    }
+
+    /// Why the instance is in, or on its way to, [`InstanceState::Error`].
+    pub fn error(&self) -> Option<Arc<InstanceError>> {
+        self.error.get().cloned()
+    }
+
+    /// The id of this process, the same over restarts with the same state directory.
+    pub fn process_id(&self) -> Uuid {
+        self.process_id
+    }
+
+    /// Stops processing; state, membership and partitions are kept (KIP-834).
+    pub fn pause(&self) {
+        self.command(InstanceCommand::Pause(true));
+    }
+
+    /// Goes on after [`pause`](Self::pause).
+    pub fn resume(&self) {
+        self.command(InstanceCommand::Pause(false));
+    }
+
+    /// Commits, closes everything and leaves the group (unless it is a static member).
+    ///
+    /// # Errors
+    /// [`CloseTimeout`] when that takes longer than `timeout`; then the rest is given up as in a
+    /// crash.
+    ///
+    /// # Cancel safety
+    /// Dropping the future is a crash.
+    pub async fn close(mut self, timeout: Duration) -> Result<(), CloseTimeout> {
+        self.command(InstanceCommand::Close);
+        let ended = tokio::time::timeout(timeout, &mut self.coordinator).await;
+        match ended {
+            // A panic has been reported by the panic hook.
+            Ok(Ok(()) | Err(_)) => Ok(()),
+            Err(_) => Err(CloseTimeout {
+                limit: timeout,
+                tasks: self.tasks.borrow().keys().copied().collect(),
+            }),
+        }
+    }
+
+    fn command(&self, command: InstanceCommand) {
+        if self.commands.send(command).is_err() {
+            tracing::debug!(?command, "the instance has ended already");
+        }
+    }
+}
+
+impl Drop for Headwater {
+    fn drop(&mut self) {
+        self.coordinator.abort();
+    }
+}
+
+/// Sets an instance up.
+#[derive(Debug)]
+pub struct HeadwaterBuilder {
+    application: Arc<dyn Application>,
+    config: StreamsConfig,
+    broker: Option<Arc<dyn Broker>>,
+    backend: Arc<dyn StoreBackend>,
+    open_options: OpenOptions,
+    clock: Arc<dyn Clock>,
+    execution: Execution,
+    process_id: Option<Uuid>,
+    handlers: Option<Handlers>,
+    hooks: Hooks,
+}
+
+impl HeadwaterBuilder {
+    /// The settings; their default has no application id.
+    pub fn config(mut self, config: StreamsConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// The application's id, over the one in the settings.
+    pub fn application_id(mut self, application_id: impl Into<String>) -> Self {
+        self.config.application_id = application_id.into();
+        self
+    }
+
+    /// The broker to work with.
+    pub fn broker(mut self, broker: Arc<dyn Broker>) -> Self {
+        self.broker = Some(broker);
+        self
+    }
+
+    /// Where stores keep their state unless they say otherwise.
+    pub fn store_backend(mut self, backend: Arc<dyn StoreBackend>) -> Self {
+        self.backend = backend;
+        self
+    }
+
+    /// How storages are opened.
+    pub fn open_options(mut self, options: OpenOptions) -> Self {
+        self.open_options = options;
+        self
+    }
+
+    /// Time. Default: the clock of the operating system.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// How stream threads run.
+    pub fn execution(mut self, execution: Execution) -> Self {
+        self.execution = execution;
+        self
+    }
+
+    /// The process id when the state directory has none yet. Default: a random one.
+    pub fn process_id(mut self, process_id: Uuid) -> Self {
+        self.process_id = Some(process_id);
+        self
+    }
+
+    /// Handlers of records that cannot be read, processed or written, in place of those that the
+    /// settings name.
+    pub fn exception_handlers(mut self, handlers: Handlers) -> Self {
+        self.handlers = Some(handlers);
+        self
+    }
+
+    /// Asked about errors that no other handler took (KIP-671). Must not block.
+    pub fn uncaught_exception_handler(
+        mut self,
+        handler: impl Fn(&InstanceError) -> UncaughtReaction + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.uncaught = Arc::new(handler);
+        self
+    }
+
+    /// Hears of changes of the state: the new one, then the old one. Must not block.
+    pub fn state_listener(
+        mut self,
+        listener: impl Fn(InstanceState, InstanceState) + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.state = Some(Arc::new(listener));
+        self
+    }
+
+    /// Hears how restores go. Must not block.
+    pub fn restore_listener(mut self, listener: Arc<dyn RestoreListener>) -> Self {
+        self.hooks.restore = listener;
+        self
+    }
+
+    /// Removes the state of all tasks from the state directory; the next start restores it from the
+    /// changelogs (feature row R28). It blocks.
+    ///
+    /// # Errors
+    /// When the directory is in use, or cannot be removed.
+    pub fn clean_up(&self) -> Result<(), StateDirError> {
+        StateDirectory::open(&self.config.state_dir, &self.config.application_id, Uuid::new_v4())?
+            .clean_up()
+    }
+
+    /// Checks everything that can be checked, creates internal topics and the state directory, and
+    /// starts. Returns as soon as the instance has begun to join its group.
+    ///
+    /// # Errors
+    /// What is wrong with settings, topology, state directory or topics; nothing has been started
+    /// then, and no topic created.
+    pub async fn start(self) -> Result<Headwater, StartError> {
+        self.config.validate()?;
+        for finding in &self.config.findings {
+            tracing::warn!("{finding}");
+        }
+        let (shared, with_state) = self.prepare().await?;
+        let process_id = shared.process_id;
+        let (commands, told) = mpsc::unbounded_channel();
+        let error = Arc::new(OnceLock::new());
+        let views = Views {
+            state: watch::Sender::new(InstanceState::Created),
+            tasks: watch::Sender::new(BTreeMap::new()),
+            error: Arc::clone(&error),
+        };
+        let (state, tasks) = (views.state.subscribe(), views.tasks.subscribe());
+        let (coordinator, hears) =
+            Coordinator::new(Arc::new(shared), self.execution, self.hooks, views, told);
+        let coordinator = tokio::spawn(coordinator.run(hears, with_state));
+        Ok(Headwater { commands, state, tasks, error, process_id, coordinator })
+    }
+
+    async fn prepare(&self) -> Result<(Shared, BTreeSet<TaskId>), StartError> {
+        let broker = Arc::clone(self.broker.as_ref().ok_or(StartError::NoBroker)?);
+        let application_id = self.config.application_id.clone();
+        let wrong =
+            |source| StartError::Topology { application_id: application_id.clone(), source };
+        let topology = self.application.topology(&application_id).map_err(wrong)?;
+        let blocking: Arc<dyn Blocking> = match self.execution {
+            Execution::Threads => Arc::new(TokioBlocking),
+            Execution::InPlace => Arc::new(InlineBlocking),
+        };
+        let new_process_id = self.process_id.unwrap_or_else(Uuid::new_v4);
+        let (state_dir, with_state) = self.open_state_dir(&*blocking, new_process_id).await?;
+        let (topology, checked) = check_topics(&*broker, &topology, &self.config).await?;
+        let programs = self.application.programs(&topology).map_err(wrong)?;
+        let CheckedTopics { plan, topics } = checked;
+        let partition_counts: BTreeMap<TopicName, i32> =
+            topics.iter().map(|(name, topic)| (name.clone(), topic.partitions)).collect();
+        let shared = Shared {
+            handlers: self.handlers.clone().unwrap_or_else(|| handlers(&self.config)),
+            group: GroupId::from(application_id.as_str()),
+            process_id: state_dir.as_ref().map_or(new_process_id, StateDirectory::process_id),
+            broker,
+            clock: Arc::clone(&self.clock),
+            blocking,
+            backend: Arc::clone(&self.backend),
+            open_options: self.open_options.clone(),
+            state_dir,
+            changelogs: changelogs(&plan, &programs),
+            programs,
+            tasks: plan,
+            partition_counts: Arc::new(partition_counts),
+            config: self.config.clone(),
+        };
+        Ok((shared, with_state))
+    }
+
+    /// A backend that keeps nothing on disk needs no directory.
+    async fn open_state_dir(
+        &self,
+        blocking: &dyn Blocking,
+        new_process_id: Uuid,
+    ) -> Result<(Option<StateDirectory>, BTreeSet<TaskId>), StateDirError> {
+        if !self.backend.capabilities().persistent {
+            return Ok((None, BTreeSet::new()));
+        }
+        let (root, application_id) =
+            (self.config.state_dir.clone(), self.config.application_id.clone());
+        let opened = blocking.call(move || {
+            let state_dir = StateDirectory::open(&root, &application_id, new_process_id)?;
+            let tasks = state_dir.tasks()?;
+            Ok((Some(state_dir), tasks))
+        });
+        opened.await.expect("opening the state directory does not panic")
+    }
+}
+
+/// The changelogs of each task that are not source topics.
+fn changelogs(plan: &TaskPlan, programs: &BTreeMap<u32, Arc<Program>>) -> Changelogs {
+    let mut changelogs = Changelogs::new();
+    for &task in plan.tasks.keys() {
+        let Some(program) = programs.get(&task.subtopology.0) else { continue };
+        let logged = program.stores.iter().filter(|store| !store.source_is_changelog);
+        changelogs.insert(task, logged.filter_map(|store| store.changelog.clone()).collect());
+    }
+    changelogs
+}
+
+/// The handlers that the settings name.
+fn handlers(config: &StreamsConfig) -> Handlers {
+    let topic = config.errors_dead_letter_queue_topic_name.clone().unwrap_or_default();
+    let handler = |policy: BadRecord| -> Arc<dyn ExceptionHandler> {
+        match policy {
+            BadRecord::Fail => Arc::new(log_and_fail()),
+            BadRecord::Continue => Arc::new(log_and_continue()),
+            BadRecord::DeadLetter => Arc::new(dead_letter(topic.as_str())),
+        }
+    };
+    Handlers {
+        deserialization: handler(config.deserialization_exception_handler),
+        processing: handler(config.processing_exception_handler),
+        production: handler(config.production_exception_handler),
+    }
+}

@@ -1,0 +1,324 @@
+//! The committer of a stream thread: sends what the thread produces, and carries its commits out.
+//!
+//! The order of a commit under at-least-once: everything the thread produced before it is
+//! acknowledged, then the input offsets are committed, then the sealed writes go into the stores,
+//! with the changelog positions that the acknowledgements gave. The thread works on meanwhile.
+//!
+//! When a batch or a commit fails, the thread gives all its tasks up
+//! ([`ToWorker::CommitFailed`]) and this committer drops what still comes, until the instance says
+//! [`CommitterCommand::Resume`]: then the tasks have left and a new writer takes over.
+
+mod apply;
+mod commit;
+mod followed;
+mod sync;
+
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use headwater_broker::{
+    Appended, Broker, BrokerError, Clock, Grant, LogWriter, ProduceBatch, TopicPartition,
+    WriterOptions,
+};
+use headwater_changelog::Blocking;
+use tokio::sync::{mpsc, watch};
+
+use super::error::InstanceError;
+use crate::worker::{CommittedTask, FromWorker, SealedCommit, ToWorker};
+use commit::{CommitEnd, CommitJob};
+use followed::Followed;
+use sync::SyncSchedule;
+
+pub(super) use followed::FollowedChangelog;
+
+/// What a committer is told by the instance.
+#[derive(Debug)]
+pub(super) enum CommitterCommand {
+    /// A task with these changelogs comes to the thread.
+    Follow(Vec<FollowedChangelog>),
+    /// All tasks have left after a failure: begin anew.
+    Resume,
+}
+
+/// What a committer tells the instance.
+#[derive(Debug)]
+pub(super) enum CommitterEvent {
+    /// A message of the thread that is for the instance or the fetcher.
+    FromThread(FromWorker),
+    /// A batch or a commit has failed; the thread has been told to give its tasks up.
+    Failed {
+        /// Why.
+        error: CommitFailure,
+    },
+    /// These input offsets are committed.
+    Committed(Vec<(TopicPartition, i64)>),
+}
+
+/// Why a commit failed.
+#[derive(Debug)]
+pub(super) enum CommitFailure {
+    /// It will go well again: the tasks begin anew at their last commit.
+    Passing(String),
+    /// Somebody has to decide what to do.
+    Fatal(InstanceError),
+}
+
+/// What a committer works with.
+#[derive(Debug)]
+pub(super) struct Committer {
+    pub(super) thread: usize,
+    pub(super) broker: Arc<dyn Broker>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) blocking: Arc<dyn Blocking>,
+    pub(super) writer_options: WriterOptions,
+    /// How long is tried again what may pass.
+    pub(super) task_timeout: std::time::Duration,
+    pub(super) grants: watch::Receiver<Option<Grant>>,
+    pub(super) to_thread: mpsc::UnboundedSender<ToWorker>,
+    pub(super) events: mpsc::UnboundedSender<(usize, CommitterEvent)>,
+}
+
+/// A batch on its way.
+type Sent = Pin<Box<dyn Future<Output = SentEnd> + Send>>;
+
+struct SentEnd {
+    number: u64,
+    topic_partition: TopicPartition,
+    count: u32,
+    bytes: usize,
+    result: Result<Appended, BrokerError>,
+}
+
+struct Running {
+    committer: Committer,
+    writer: Option<Box<dyn LogWriter>>,
+    followed: Followed,
+    syncs: SyncSchedule,
+    sent: FuturesUnordered<Sent>,
+    /// Numbers of the batches on their way.
+    unacknowledged: BTreeSet<u64>,
+    last_number: u64,
+    /// The commit that waits for acknowledgements, and the last batch that belongs to it.
+    waiting: Option<(u64, SealedCommit)>,
+    /// Acknowledgements of batches behind the waiting commit: they count for the next one.
+    early: Vec<SentEnd>,
+    committing: Option<Pin<Box<dyn Future<Output = CommitEnd> + Send>>>,
+    failed: bool,
+}
+
+impl Committer {
+    /// Works until the thread or the instance is gone.
+    pub(super) async fn run(
+        self,
+        mut commands: mpsc::UnboundedReceiver<CommitterCommand>,
+        mut said: mpsc::UnboundedReceiver<FromWorker>,
+    ) {
+        let followed = Followed::new(Arc::clone(&self.clock));
+        let mut running = Running {
+            committer: self,
+            writer: None,
+            followed,
+            syncs: SyncSchedule::default(),
+            sent: FuturesUnordered::new(),
+            unacknowledged: BTreeSet::new(),
+            last_number: 0,
+            waiting: None,
+            early: Vec::new(),
+            committing: None,
+            failed: false,
+        };
+        loop {
+            tokio::select! {
+                biased;
+                command = commands.recv() => match command {
+                    Some(CommitterCommand::Follow(changelogs)) => {
+                        running.followed.follow(changelogs);
+                    }
+                    Some(CommitterCommand::Resume) => running.resume().await,
+                    None => return,
+                },
+                Some(sent) = running.sent.next(), if !running.sent.is_empty() => {
+                    running.acknowledged(sent);
+                }
+                end = ended(&mut running.committing), if running.committing.is_some() => {
+                    running.committing = None;
+                    running.committed(end);
+                }
+                message = said.recv() => match message {
+                    Some(message) => running.said(message).await,
+                    None => return,
+                },
+            }
+            running.commit_if_ready();
+        }
+    }
+}
+
+async fn ended(
+    committing: &mut Option<Pin<Box<dyn Future<Output = CommitEnd> + Send>>>,
+) -> CommitEnd {
+    match committing {
+        Some(committing) => committing.await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Running {
+    async fn said(&mut self, message: FromWorker) {
+        match message {
+            FromWorker::Produce(batch) => self.send(batch).await,
+            FromWorker::Commit(sealed) if self.failed => {
+                self.tell(ToWorker::CommitFailed(storages_of(sealed)));
+            }
+            FromWorker::Commit(sealed) => self.waiting = Some((self.last_number, sealed)),
+            FromWorker::TaskClosed(closed) => {
+                self.followed.forget(closed.task);
+                self.report(CommitterEvent::FromThread(FromWorker::TaskClosed(closed)));
+            }
+            FromWorker::TaskFailed { closed, error } => {
+                self.followed.forget(closed.task);
+                let failed = FromWorker::TaskFailed { closed, error };
+                self.report(CommitterEvent::FromThread(failed));
+            }
+            consumed @ FromWorker::Consumed { .. } => {
+                self.report(CommitterEvent::FromThread(consumed));
+            }
+        }
+    }
+
+    async fn send(&mut self, batch: ProduceBatch) {
+        let bytes = batch.batch.size_bytes();
+        if self.failed {
+            self.tell(ToWorker::Acknowledged { bytes });
+            return;
+        }
+        if self.writer.is_none() {
+            match commit::new_writer(&self.committer).await {
+                Ok(writer) => self.writer = Some(writer),
+                Err(failure) => {
+                    self.tell(ToWorker::Acknowledged { bytes });
+                    self.fail(failure);
+                    return;
+                }
+            }
+        }
+        let Some(writer) = &mut self.writer else { return };
+        self.last_number += 1;
+        let number = self.last_number;
+        self.unacknowledged.insert(number);
+        let topic_partition = batch.topic_partition.clone();
+        let count = batch.batch.count();
+        let acknowledgement = writer.send(batch);
+        self.sent.push(Box::pin(async move {
+            let result = acknowledgement.await;
+            SentEnd { number, topic_partition, count, bytes, result }
+        }));
+    }
+
+    fn acknowledged(&mut self, sent: SentEnd) {
+        self.tell(ToWorker::Acknowledged { bytes: sent.bytes });
+        self.unacknowledged.remove(&sent.number);
+        match &sent.result {
+            Err(error) => {
+                let failure = commit::failure(self.committer.thread, "write output", error);
+                self.fail(failure);
+            }
+            Ok(_) if self.waiting.as_ref().is_some_and(|(last, _)| sent.number > *last) => {
+                self.early.push(sent);
+            }
+            Ok(appended) => {
+                self.followed.acknowledge(&sent.topic_partition, *appended, sent.count);
+            }
+        }
+    }
+
+    /// Begins the waiting commit when everything before it is acknowledged.
+    fn commit_if_ready(&mut self) {
+        if self.committing.is_some() {
+            return;
+        }
+        let acknowledged_to = self.unacknowledged.first().copied().unwrap_or(u64::MAX);
+        let Some((_, sealed)) = self.waiting.take_if(|(last, _)| acknowledged_to > *last) else {
+            return;
+        };
+        let job = CommitJob::new(&self.committer, sealed, &mut self.followed, &mut self.syncs);
+        for sent in std::mem::take(&mut self.early) {
+            if let Ok(appended) = sent.result {
+                self.followed.acknowledge(&sent.topic_partition, appended, sent.count);
+            }
+        }
+        self.committing = Some(Box::pin(job.run()));
+    }
+
+    fn committed(&mut self, end: CommitEnd) {
+        let CommitEnd { tasks, offsets, result } = end;
+        match result {
+            Ok(()) => {
+                self.report(CommitterEvent::Committed(offsets));
+                self.tell(ToWorker::Committed(tasks));
+                if self.failed {
+                    self.tell(ToWorker::CommitFailed(Vec::new()));
+                }
+            }
+            Err(error) => {
+                self.tell(ToWorker::CommitFailed(tasks));
+                if !self.failed {
+                    self.failed = true;
+                    self.early.clear();
+                    self.report(CommitterEvent::Failed { error });
+                }
+            }
+        }
+    }
+
+    /// Makes the thread give its tasks up; the first failure is the one reported.
+    fn fail(&mut self, error: CommitFailure) {
+        if self.failed {
+            return;
+        }
+        self.failed = true;
+        self.early.clear();
+        // With a commit under way the thread is told when that has ended.
+        if self.committing.is_none() {
+            let storages = self.waiting.take().map(|(_, sealed)| storages_of(sealed));
+            self.tell(ToWorker::CommitFailed(storages.unwrap_or_default()));
+        }
+        self.report(CommitterEvent::Failed { error });
+    }
+
+    /// Waits for what is still on its way, so that nothing of the old writer comes after the tasks
+    /// have been restored, and begins anew.
+    async fn resume(&mut self) {
+        while let Some(sent) = self.sent.next().await {
+            self.tell(ToWorker::Acknowledged { bytes: sent.bytes });
+        }
+        self.unacknowledged.clear();
+        self.writer = None;
+        self.followed.forget_all();
+        self.failed = false;
+    }
+
+    fn tell(&self, message: ToWorker) {
+        if self.committer.to_thread.send(message).is_err() {
+            tracing::debug!(thread = self.committer.thread, "the stream thread is gone");
+        }
+    }
+
+    fn report(&self, event: CommitterEvent) {
+        if self.committer.events.send((self.committer.thread, event)).is_err() {
+            tracing::debug!(thread = self.committer.thread, "the instance is gone");
+        }
+    }
+}
+
+/// The storages of a commit that does not take place, on their way back.
+fn storages_of(sealed: SealedCommit) -> Vec<CommittedTask> {
+    let back = |task: crate::worker::SealedTask| CommittedTask {
+        task: task.task,
+        storages: task.storages.into_iter().map(|sealed| sealed.storage).collect(),
+    };
+    sealed.tasks.into_iter().map(back).collect()
+}

@@ -1,0 +1,471 @@
+//! The coordinator of an instance: one actor that owns the table of tasks, hears of everything, and
+//! tells the group, the restore loop, the fetcher and the threads what to do. It never waits for any
+//! of them.
+
+mod group_side;
+mod task_side;
+mod thread_side;
+mod timers;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use headwater_broker::{Grant, Isolation, WriterOptions};
+use headwater_changelog::{
+    RestoreCommand, RestoreEnd, RestoreOptions, RestorePartition, StoreStep, restore,
+};
+use headwater_topology::TaskId;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::committer::CommitterEvent;
+use super::error::InstanceError;
+use super::fetcher::{FetchCommand, FetchFailure, FetchLimits, Fetcher};
+use super::group::{GroupCommand, GroupNews};
+use super::opener::OpenedTask;
+use super::purge::PurgeSchedule;
+use super::shared::Shared;
+use super::state::InstanceState;
+use super::thread::Execution;
+use super::uncaught::{Hooks, UncaughtReaction};
+use crate::process::OffsetReset;
+use crate::task::{InputStart, StorePlace, TaskState, TaskWatch};
+use thread_side::ThreadHandle;
+
+/// What the user's handle tells the instance.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum InstanceCommand {
+    /// Commit, close everything, end.
+    Close,
+    /// Stop processing, or go on (KIP-834).
+    Pause(bool),
+}
+
+/// A task as the outside sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskStatus {
+    /// Where it stands.
+    pub state: TaskState,
+    /// Its stream thread, from 1.
+    pub thread: usize,
+}
+
+/// What the handle can look at.
+#[derive(Debug)]
+pub(super) struct Views {
+    pub(super) state: watch::Sender<InstanceState>,
+    pub(super) tasks: watch::Sender<BTreeMap<TaskId, TaskStatus>>,
+    pub(super) error: Arc<OnceLock<Arc<InstanceError>>>,
+}
+
+/// A job has ended.
+#[derive(Debug)]
+enum Event {
+    Opened { task: TaskId, result: Result<Box<OpenedTask>, InstanceError> },
+    Closed { task: TaskId, result: Result<(), InstanceError> },
+    ThreadEnded { thread: usize, generation: u64 },
+    Purged,
+    Cleaned(Vec<TaskId>),
+}
+
+/// A task of this instance.
+#[derive(Debug)]
+struct TaskEntry {
+    thread: usize,
+    stage: Stage,
+    /// The plan gives it to this instance.
+    wanted: bool,
+    /// Its state is to be removed before it is opened again.
+    rebuild: bool,
+    /// Failures in a row that may pass.
+    failures: u32,
+    watch: Arc<TaskWatch>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// To be opened at this time.
+    Waiting { until: Duration },
+    /// Its stores are being opened.
+    Opening,
+    /// Its stores read the changelogs.
+    Restoring(Startable),
+    /// Its stores are complete; its thread is not ready for it.
+    Ready(Startable, StoreStep),
+    /// It is on its thread.
+    Running,
+    /// Its thread has been told to let it go.
+    Leaving,
+    /// Its stores are being closed.
+    Closing,
+}
+
+/// What a task needs besides its stores.
+#[derive(Debug)]
+struct Startable {
+    inputs: Vec<(InputStart, OffsetReset)>,
+    places: Vec<StorePlace>,
+    changelogs: Vec<RestorePartition>,
+}
+
+/// Whether and why the instance comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    No,
+    /// Tasks are closing.
+    Tasks,
+    /// The group is being left.
+    Group,
+    Over,
+}
+
+/// Whether this instance is in its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Member {
+    /// Joining, or in it.
+    Yes,
+    /// Dropped by the coordinator: to join again when all tasks are gone.
+    Lost,
+    /// Leaving by itself: to join anew when that is done and all tasks are gone.
+    Leaving,
+    Left,
+}
+
+pub(super) struct Coordinator {
+    shared: Arc<Shared>,
+    execution: Execution,
+    hooks: Hooks,
+    views: Views,
+    tasks: BTreeMap<TaskId, TaskEntry>,
+    threads: Vec<ThreadHandle>,
+    /// Everything spawned; dropping it ends all of it.
+    jobs: JoinSet<()>,
+    events: mpsc::UnboundedSender<Event>,
+    committers: mpsc::UnboundedSender<(usize, CommitterEvent)>,
+    group: mpsc::UnboundedSender<GroupCommand>,
+    group_news: mpsc::UnboundedReceiver<GroupNews>,
+    fetcher: mpsc::UnboundedSender<FetchCommand>,
+    restorer: mpsc::UnboundedSender<RestoreCommand<TaskId, StoreStep>>,
+    grants: watch::Sender<Option<Grant>>,
+    member: Member,
+    /// A plan has been told since the last loss of membership.
+    assigned: bool,
+    /// The plan took tasks away; when they are gone the group is joined again.
+    releasing: bool,
+    shutdown_requested: bool,
+    ending: Ending,
+    paused: bool,
+    /// Tasks whose state is in the state directory.
+    with_state: BTreeSet<TaskId>,
+    purge: PurgeSchedule,
+    next_cleaning: Duration,
+    /// Directories are being removed: none is opened meanwhile.
+    cleaning: bool,
+}
+
+/// What the coordinator hears, apart from the group.
+pub(super) struct Hears {
+    commands: mpsc::UnboundedReceiver<InstanceCommand>,
+    events: mpsc::UnboundedReceiver<Event>,
+    committers: mpsc::UnboundedReceiver<(usize, CommitterEvent)>,
+    restored: mpsc::UnboundedReceiver<RestoreEnd<TaskId, StoreStep>>,
+    fetch_failures: mpsc::UnboundedReceiver<FetchFailure>,
+}
+
+impl Coordinator {
+    /// Starts everything around the coordinator.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        execution: Execution,
+        hooks: Hooks,
+        views: Views,
+        commands: mpsc::UnboundedReceiver<InstanceCommand>,
+    ) -> (Self, Hears) {
+        let (events, hear_events) = mpsc::unbounded_channel();
+        let (committers, hear_committers) = mpsc::unbounded_channel();
+        let (restored, hear_restored) = mpsc::unbounded_channel();
+        let (fetch_failures, hear_fetch_failures) = mpsc::unbounded_channel();
+        let mut jobs = JoinSet::new();
+        let fetcher = start_fetcher(&shared, &mut jobs, fetch_failures);
+        let restorer = start_restorer(&shared, &mut jobs, &hooks, restored);
+        let now = shared.clock.monotonic();
+        let purge_interval = Duration::from_millis(shared.config.repartition_purge_interval_ms);
+        let cleaning = Duration::from_millis(shared.config.state_cleanup_delay_ms);
+        // Replaced as soon as the group is joined.
+        let (group, _) = mpsc::unbounded_channel();
+        let (_, group_news) = mpsc::unbounded_channel();
+        let coordinator = Self {
+            execution,
+            hooks,
+            views,
+            tasks: BTreeMap::new(),
+            threads: Vec::new(),
+            jobs,
+            events,
+            committers,
+            group,
+            group_news,
+            fetcher,
+            restorer,
+            grants: watch::Sender::new(None),
+            member: Member::Left,
+            assigned: false,
+            releasing: false,
+            shutdown_requested: false,
+            ending: Ending::No,
+            paused: false,
+            with_state: BTreeSet::new(),
+            purge: PurgeSchedule::new(purge_interval, now),
+            next_cleaning: now.saturating_add(cleaning),
+            cleaning: false,
+            shared,
+        };
+        let hears = Hears {
+            commands,
+            events: hear_events,
+            committers: hear_committers,
+            restored: hear_restored,
+            fetch_failures: hear_fetch_failures,
+        };
+        (coordinator, hears)
+    }
+
+    /// Runs the instance to its end. Dropping the future is a crash.
+    pub(super) async fn run(mut self, mut hears: Hears, with_state: BTreeSet<TaskId>) {
+        self.with_state = with_state;
+        for thread in 0..self.shared.config.num_stream_threads {
+            let handle = self.start_thread(thread, 0);
+            self.threads.push(handle);
+        }
+        self.become_state(InstanceState::Rebalancing);
+        self.join_anew();
+        while self.ending != Ending::Over {
+            let wait = self.next_timer();
+            tokio::select! {
+                biased;
+                command = hears.commands.recv() => match command {
+                    Some(InstanceCommand::Close) | None => self.close(),
+                    Some(InstanceCommand::Pause(paused)) => self.pause(paused),
+                },
+                Some(news) = self.group_news.recv() => self.hear_group(news),
+                Some((thread, event)) = hears.committers.recv() => {
+                    self.hear_committer(thread, event);
+                }
+                Some(event) = hears.events.recv() => self.hear(event),
+                Some(end) = hears.restored.recv() => self.restored(end),
+                Some(failure) = hears.fetch_failures.recv() => self.fetch_failed(failure),
+                Some(ended) = self.jobs.join_next() => {
+                    if let Err(error) = ended && error.is_panic() {
+                        self.fatal(InstanceError::JobPanicked);
+                    }
+                }
+                () = tokio::time::sleep(wait) => self.run_timers(),
+            }
+            self.settle();
+        }
+    }
+
+    fn hear(&mut self, event: Event) {
+        match event {
+            Event::Opened { task, result } => self.opened(task, result),
+            Event::Closed { task, result } => self.closed(task, result),
+            Event::ThreadEnded { thread, generation } => self.thread_ended(thread, generation),
+            Event::Purged => self.purge.done(),
+            Event::Cleaned(tasks) => {
+                self.cleaning = false;
+                for task in tasks {
+                    self.with_state.remove(&task);
+                }
+            }
+        }
+    }
+
+    /// Draws the consequences of whatever just happened.
+    fn settle(&mut self) {
+        self.renew_threads();
+        self.join_if_released();
+        self.end_if_all_gone();
+        self.show();
+    }
+
+    /// An error that no other handler took.
+    fn uncaught(&mut self, thread: Option<usize>, error: InstanceError) {
+        if self.ending != Ending::No {
+            tracing::error!(error = &error as &dyn std::error::Error, "while the instance ends");
+            self.views.error.get_or_init(|| Arc::new(error));
+            return;
+        }
+        let reaction = (self.hooks.uncaught)(&error);
+        tracing::error!(error = &error as &dyn std::error::Error, ?reaction, "an uncaught error");
+        match (reaction, thread) {
+            (UncaughtReaction::ReplaceThread, Some(thread)) => self.replace_thread(thread),
+            (UncaughtReaction::ShutdownApplication, _) => {
+                self.views.error.get_or_init(|| Arc::new(error));
+                self.shutdown_requested = true;
+                self.join();
+            }
+            // Without a thread there is nothing to replace, as for the global thread of the
+            // original.
+            (UncaughtReaction::ShutdownClient | UncaughtReaction::ReplaceThread, _) => {
+                self.fatal(error);
+            }
+        }
+    }
+
+    /// The instance ends with an error.
+    fn fatal(&mut self, error: InstanceError) {
+        self.views.error.get_or_init(|| Arc::new(error));
+        self.end(InstanceState::PendingError);
+    }
+
+    fn close(&mut self) {
+        self.end(InstanceState::PendingShutdown);
+    }
+
+    fn end(&mut self, state: InstanceState) {
+        if self.ending != Ending::No {
+            return;
+        }
+        self.become_state(state);
+        self.ending = Ending::Tasks;
+        let tasks: Vec<TaskId> = self.tasks.keys().copied().collect();
+        for task in tasks {
+            self.release(task);
+        }
+    }
+
+    fn end_if_all_gone(&mut self) {
+        if self.ending == Ending::Tasks && self.tasks.is_empty() {
+            self.ending = Ending::Group;
+            let stays = self.shared.config.group_instance_id.is_some();
+            if stays || self.member != Member::Yes {
+                // A static member keeps its place for a quick restart.
+                self.finish();
+            } else {
+                self.leave_group();
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        self.ending = Ending::Over;
+        let pending_error = *self.views.state.borrow() == InstanceState::PendingError;
+        self.become_state(if pending_error {
+            InstanceState::Error
+        } else {
+            InstanceState::NotRunning
+        });
+    }
+
+    fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+        for thread in &self.threads {
+            thread.tell(crate::worker::ToWorker::Pause(paused));
+        }
+    }
+
+    /// Updates what the outside sees (feature row R2).
+    fn show(&mut self) {
+        let running = self.assigned
+            && !self.releasing
+            && self.tasks.values().all(|entry| matches!(entry.stage, Stage::Running));
+        if self.ending == Ending::No {
+            self.become_state(if running {
+                InstanceState::Running
+            } else {
+                InstanceState::Rebalancing
+            });
+        }
+        let statuses: BTreeMap<TaskId, TaskStatus> = self
+            .tasks
+            .iter()
+            .map(|(&id, entry)| (id, TaskStatus { state: entry.state(), thread: entry.thread + 1 }))
+            .collect();
+        self.views.tasks.send_if_modified(|shown| {
+            let changed = *shown != statuses;
+            *shown = statuses;
+            changed
+        });
+    }
+
+    fn become_state(&mut self, next: InstanceState) {
+        let old = *self.views.state.borrow();
+        if old == next || !old.may_become(next) {
+            return;
+        }
+        tracing::info!(application = %self.shared.config.application_id, "{old} becomes {next}");
+        self.views.state.send_replace(next);
+        if let Some(listener) = &self.hooks.state {
+            listener(next, old);
+        }
+    }
+}
+
+impl TaskEntry {
+    fn state(&self) -> TaskState {
+        match self.stage {
+            Stage::Waiting { .. } | Stage::Opening => TaskState::Created,
+            Stage::Restoring(_) | Stage::Ready(..) => TaskState::Restoring,
+            Stage::Running => TaskState::Running,
+            Stage::Leaving | Stage::Closing => TaskState::Suspended,
+        }
+    }
+
+    /// Whether it is on its thread, or may be.
+    fn is_on_thread(&self) -> bool {
+        matches!(self.stage, Stage::Running | Stage::Leaving)
+    }
+}
+
+fn start_fetcher(
+    shared: &Shared,
+    jobs: &mut JoinSet<()>,
+    failures: mpsc::UnboundedSender<FetchFailure>,
+) -> mpsc::UnboundedSender<FetchCommand> {
+    let config = &shared.config;
+    let bytes = |setting: u64| usize::try_from(setting).unwrap_or(usize::MAX);
+    let fetcher = Fetcher {
+        broker: Arc::clone(&shared.broker),
+        clock: Arc::clone(&shared.clock),
+        blocking: Arc::clone(&shared.blocking),
+        limits: FetchLimits {
+            buffer_bytes: bytes(config.input_buffer_max_bytes),
+            partition_fetch_bytes: bytes(config.max_partition_fetch_bytes),
+            fetch_bytes: bytes(config.fetch_max_bytes),
+            max_wait: Duration::from_millis(config.poll_ms),
+        },
+        failures,
+    };
+    let (commands, told) = mpsc::unbounded_channel();
+    jobs.spawn(fetcher.run(told));
+    commands
+}
+
+/// Bytes of one fetch of the restore loop, and of what may wait to be applied for one task.
+const RESTORE_FETCH_BYTES: usize = 16 * 1024 * 1024;
+
+fn start_restorer(
+    shared: &Shared,
+    jobs: &mut JoinSet<()>,
+    hooks: &Hooks,
+    ended: mpsc::UnboundedSender<RestoreEnd<TaskId, StoreStep>>,
+) -> mpsc::UnboundedSender<RestoreCommand<TaskId, StoreStep>> {
+    let options = RestoreOptions {
+        isolation: Isolation::ReadUncommitted,
+        fetch_bytes: RESTORE_FETCH_BYTES,
+        pending_bytes: RESTORE_FETCH_BYTES,
+        give_up_after: Duration::from_millis(shared.config.task_timeout_ms),
+        clock: Arc::clone(&shared.clock),
+        blocking: Arc::clone(&shared.blocking),
+        listener: Arc::clone(&hooks.restore),
+    };
+    let (commands, told) = mpsc::unbounded_channel();
+    jobs.spawn(restore(shared.broker.reader(), told, ended, options));
+    commands
+}
+
+fn writer_options(shared: &Shared) -> WriterOptions {
+    WriterOptions { delivery_timeout: Duration::from_millis(shared.config.delivery_timeout_ms) }
+}

@@ -1,0 +1,195 @@
+//! The instance as a member of its group.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use headwater_assignor::Sticky;
+use headwater_broker::{GroupEvent, GroupOptions, JoinedMember, MemberAssignment, MemberId};
+use headwater_topology::TaskId;
+use tokio::sync::mpsc;
+
+use super::task_side::send;
+use super::{Coordinator, Ending, Member};
+use crate::facts::{MemberFacts, MemberPlan};
+use crate::instance::error::InstanceError;
+use crate::instance::group::{self, GroupCommand, GroupNews};
+use crate::instance::plan::plan;
+use crate::instance::state::InstanceState;
+
+/// The name of our protocol in the group: members of another are refused by the broker.
+const PROTOCOL: &str = "headwater";
+
+impl Coordinator {
+    /// Joins the group as a new member.
+    pub(super) fn join_anew(&mut self) {
+        let config = &self.shared.config;
+        let options = GroupOptions {
+            group: self.shared.group.clone(),
+            protocol: PROTOCOL.to_owned(),
+            client_id: self.shared.client_id(),
+            group_instance_id: config.group_instance_id.clone(),
+            session_timeout: Duration::from_millis(config.session_timeout_ms),
+            rebalance_timeout: Duration::from_millis(config.max_poll_interval_ms),
+            heartbeat_interval: Duration::from_millis(config.heartbeat_interval_ms),
+        };
+        let (commands, told) = mpsc::unbounded_channel();
+        let (news, hear_news) = mpsc::unbounded_channel();
+        self.jobs.spawn(group::run(self.shared.broker.membership(options), told, news));
+        self.group = commands;
+        self.group_news = hear_news;
+        self.member = Member::Yes;
+        self.join();
+    }
+
+    /// Joins, or joins again, with the facts as they are now.
+    pub(super) fn join(&mut self) {
+        let facts = MemberFacts {
+            process_id: self.shared.process_id,
+            capacity: u32::try_from(self.shared.config.num_stream_threads).unwrap_or(u32::MAX),
+            owned: self.tasks.keys().copied().collect(),
+            with_state: self.with_state.clone(),
+            shutdown_requested: self.shutdown_requested,
+        };
+        send(&self.group, GroupCommand::Join(facts.encode()));
+    }
+
+    pub(super) fn hear_group(&mut self, news: GroupNews) {
+        match news {
+            GroupNews::Event(GroupEvent::RebalanceStarted) => self.join(),
+            GroupNews::Event(GroupEvent::PlanWanted { generation, members }) => {
+                self.make_plan(generation, members);
+            }
+            GroupNews::Event(GroupEvent::Assigned { grant, assignment }) => {
+                self.grants.send_replace(Some(grant));
+                match MemberPlan::decode(&assignment) {
+                    Ok(plan) => self.follow(&plan),
+                    Err(error) => {
+                        tracing::error!(%error, "the leader's plan is not followed");
+                        self.lose_membership(Member::Leaving);
+                    }
+                }
+            }
+            GroupNews::Event(GroupEvent::Lost { reason }) => {
+                tracing::warn!(%reason, "membership of the group is lost");
+                self.lose_membership(Member::Lost);
+            }
+            GroupNews::Failed(source) => {
+                self.member = Member::Left;
+                self.grants.send_replace(None);
+                self.uncaught(None, InstanceError::Membership { source });
+            }
+            GroupNews::Left => {
+                self.member = Member::Left;
+                if self.ending == Ending::Group {
+                    self.finish();
+                }
+            }
+        }
+    }
+
+    fn make_plan(&mut self, generation: i32, members: Vec<JoinedMember>) {
+        let mut facts: BTreeMap<MemberId, MemberFacts> = BTreeMap::new();
+        let mut assignments = Vec::with_capacity(members.len());
+        for member in members {
+            match MemberFacts::decode(&member.facts) {
+                Ok(member_facts) => {
+                    facts.insert(member.member_id, member_facts);
+                }
+                Err(error) => {
+                    tracing::error!(member = %member.member_id, %error, "it gets no tasks");
+                    let assignment = MemberPlan::default().encode();
+                    let member_id = member.member_id;
+                    assignments.push(MemberAssignment { member_id, assignment });
+                }
+            }
+        }
+        let planned = plan(&Sticky::default(), &self.shared.tasks, &self.shared.changelogs, &facts);
+        match planned {
+            Ok(plans) => {
+                for (member_id, plan) in plans {
+                    tracing::info!(
+                        generation, member = %member_id, active = ?texts(&plan.active),
+                        withheld = ?texts(&plan.withheld), "plan"
+                    );
+                    assignments.push(MemberAssignment { member_id, assignment: plan.encode() });
+                }
+                send(&self.group, GroupCommand::Plan(assignments));
+            }
+            Err(error) => self.uncaught(None, InstanceError::Assign(error)),
+        }
+    }
+
+    /// Does what the leader has decided.
+    fn follow(&mut self, plan: &MemberPlan) {
+        if plan.shutdown {
+            self.fatal(InstanceError::ShutdownRequested);
+            return;
+        }
+        if self.ending != Ending::No {
+            return;
+        }
+        self.assigned = true;
+        let ours: Vec<TaskId> = self.tasks.keys().copied().collect();
+        for task in ours.into_iter().filter(|task| !plan.active.contains(task)) {
+            self.release(task);
+            self.releasing = true;
+        }
+        for &task in &plan.active {
+            self.take(task);
+        }
+    }
+
+    /// Everything this instance held is void.
+    pub(super) fn lose_membership(&mut self, member: Member) {
+        self.grants.send_replace(None);
+        self.assigned = false;
+        self.releasing = false;
+        if member == Member::Leaving {
+            send(&self.group, GroupCommand::Leave);
+        }
+        self.member = member;
+        let tasks: Vec<TaskId> = self.tasks.keys().copied().collect();
+        for task in tasks {
+            self.drop_task(task);
+        }
+    }
+
+    pub(super) fn leave_group(&mut self) {
+        self.grants.send_replace(None);
+        self.member = Member::Leaving;
+        send(&self.group, GroupCommand::Leave);
+    }
+
+    /// Joins the group again when what stood in the way is gone.
+    pub(super) fn join_if_released(&mut self) {
+        if self.ending != Ending::No {
+            return;
+        }
+        match self.member {
+            Member::Yes => {
+                let all_released = self.tasks.values().all(|entry| entry.wanted);
+                if self.releasing && all_released {
+                    self.releasing = false;
+                    self.join();
+                }
+            }
+            // No task may come into the new generation that still belongs to the old one: its
+            // commit could pass for one of the new owner.
+            Member::Lost if self.tasks.is_empty() => {
+                self.member = Member::Yes;
+                self.join();
+            }
+            Member::Left if self.tasks.is_empty() => self.join_anew(),
+            Member::Lost | Member::Left | Member::Leaving => {}
+        }
+    }
+
+    /// Whether the instance may clean up: only while nothing moves (feature row P28).
+    pub(super) fn is_running(&self) -> bool {
+        *self.views.state.borrow() == InstanceState::Running
+    }
+}
+
+fn texts(tasks: &BTreeSet<TaskId>) -> Vec<String> {
+    tasks.iter().map(ToString::to_string).collect()
+}

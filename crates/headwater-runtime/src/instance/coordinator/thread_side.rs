@@ -1,0 +1,234 @@
+//! The stream threads of an instance, each with its committer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_topology::TaskId;
+use tokio::sync::mpsc;
+
+use super::task_side::send;
+use super::{Coordinator, Event, Stage, writer_options};
+use crate::instance::committer::{CommitFailure, Committer, CommitterCommand, CommitterEvent};
+use crate::instance::error::InstanceError;
+use crate::instance::fetcher::FetchCommand;
+use crate::instance::thread::{Pulse, StreamThread, now, spawn};
+use crate::worker::{FromWorker, OutputLimits, ToWorker, Worker, WorkerConfig};
+
+/// How the coordinator reaches a thread.
+#[derive(Debug)]
+pub(super) struct ThreadHandle {
+    to_thread: mpsc::UnboundedSender<ToWorker>,
+    to_committer: mpsc::UnboundedSender<CommitterCommand>,
+    pub(super) pulse: Arc<Pulse>,
+    /// How often it has been replaced.
+    generation: u64,
+    condition: Condition,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Condition {
+    Working,
+    /// A commit failed: when all tasks have left it begins anew.
+    Failed,
+    /// Another thread takes its place when all tasks have left.
+    Replacing,
+    /// It has ended by itself.
+    Dead,
+}
+
+impl ThreadHandle {
+    pub(super) fn tell(&self, message: ToWorker) {
+        send(&self.to_thread, message);
+    }
+
+    pub(super) fn tell_committer(&self, command: CommitterCommand) {
+        send(&self.to_committer, command);
+    }
+
+    pub(super) fn messages(&self) -> mpsc::UnboundedSender<ToWorker> {
+        self.to_thread.clone()
+    }
+
+    pub(super) fn takes_tasks(&self) -> bool {
+        self.condition == Condition::Working
+    }
+}
+
+impl Coordinator {
+    pub(super) fn start_thread(&mut self, thread: usize, generation: u64) -> ThreadHandle {
+        let (to_thread, told) = mpsc::unbounded_channel();
+        let (said, hear_said) = mpsc::unbounded_channel();
+        let (to_committer, commands) = mpsc::unbounded_channel();
+        let shared = &self.shared;
+        let committer = Committer {
+            thread,
+            broker: Arc::clone(&shared.broker),
+            clock: Arc::clone(&shared.clock),
+            blocking: Arc::clone(&shared.blocking),
+            writer_options: writer_options(shared),
+            task_timeout: Duration::from_millis(shared.config.task_timeout_ms),
+            grants: self.grants.subscribe(),
+            to_thread: to_thread.clone(),
+            events: self.committers.clone(),
+        };
+        self.jobs.spawn(committer.run(commands, hear_said));
+        let pulse = Arc::new(Pulse::default());
+        let stream_thread = StreamThread {
+            worker: Worker::new(self.worker_config(), now(&*shared.clock)),
+            told,
+            said,
+            clock: Arc::clone(&shared.clock),
+            pulse: Arc::clone(&pulse),
+        };
+        let events = self.events.clone();
+        let ended = move || send(&events, Event::ThreadEnded { thread, generation });
+        let name = shared.thread_name(thread);
+        spawn(self.execution, &mut self.jobs, name, Box::pin(stream_thread.run()), ended);
+        let handle = ThreadHandle {
+            to_thread,
+            to_committer,
+            pulse,
+            generation,
+            condition: Condition::Working,
+        };
+        if self.paused {
+            handle.tell(ToWorker::Pause(true));
+        }
+        handle
+    }
+
+    fn worker_config(&self) -> WorkerConfig {
+        let config = &self.shared.config;
+        let share = |bytes: u64| {
+            usize::try_from(bytes).unwrap_or(usize::MAX) / config.num_stream_threads.max(1)
+        };
+        WorkerConfig {
+            commit_interval: Duration::from_millis(config.commit_interval_ms),
+            max_task_idle: config.max_task_idle_ms,
+            cache_bytes_max: share(config.statestore_cache_max_bytes),
+            uncommitted_bytes_max: share(config.statestore_uncommitted_max_bytes),
+            outputs: OutputLimits {
+                batch_bytes: usize::try_from(config.batch_size).unwrap_or(usize::MAX),
+                compression: config.compression_type,
+            },
+            handlers: self.shared.handlers.clone(),
+            partition_counts: Arc::clone(&self.shared.partition_counts),
+            ..WorkerConfig::default()
+        }
+    }
+
+    /// The thread with the fewest tasks; of several the first.
+    pub(super) fn least_loaded_thread(&self) -> usize {
+        let load =
+            |thread: &usize| self.tasks.values().filter(|entry| entry.thread == *thread).count();
+        (0..self.threads.len()).min_by_key(load).expect("an instance has threads")
+    }
+
+    pub(super) fn hear_committer(&mut self, thread: usize, event: CommitterEvent) {
+        match event {
+            CommitterEvent::FromThread(message) => self.hear_thread(thread, message),
+            CommitterEvent::Committed(offsets) => {
+                for (topic_partition, offset) in offsets {
+                    if self.shared.is_repartition_topic(&topic_partition.topic) {
+                        self.purge.committed(topic_partition, offset);
+                    }
+                }
+            }
+            CommitterEvent::Failed { error } => {
+                self.empty_thread(thread, Condition::Failed);
+                match error {
+                    CommitFailure::Passing(reason) => {
+                        tracing::warn!(
+                            thread = thread + 1,
+                            reason,
+                            "the thread's tasks begin anew at their last commit"
+                        );
+                    }
+                    CommitFailure::Fatal(error) => self.uncaught(Some(thread), error),
+                }
+            }
+        }
+    }
+
+    fn hear_thread(&mut self, thread: usize, message: FromWorker) {
+        match message {
+            FromWorker::Consumed { topic_partition, bytes, .. } => {
+                send(&self.fetcher, FetchCommand::Consumed { topic_partition, bytes });
+            }
+            FromWorker::TaskClosed(closed) => self.left_thread(closed),
+            FromWorker::TaskFailed { closed, error } => {
+                self.left_thread(closed);
+                self.uncaught(Some(thread), InstanceError::Task(error));
+            }
+            FromWorker::Produce(_) | FromWorker::Commit(_) => {
+                unreachable!("the committer keeps what it is to do")
+            }
+        }
+    }
+
+    /// The thread's tasks go to a new one.
+    pub(super) fn replace_thread(&mut self, thread: usize) {
+        if self.threads[thread].condition == Condition::Dead {
+            self.threads[thread] = self.start_thread(thread, self.threads[thread].generation + 1);
+        } else {
+            self.empty_thread(thread, Condition::Replacing);
+        }
+    }
+
+    /// Takes all tasks off a thread, without a commit.
+    fn empty_thread(&mut self, thread: usize, condition: Condition) {
+        self.threads[thread].condition = condition;
+        for task in self.tasks_on(thread) {
+            self.take_off_thread(task, ToWorker::DropTask(task));
+        }
+    }
+
+    fn tasks_on(&self, thread: usize) -> Vec<TaskId> {
+        let on_thread =
+            self.tasks.iter().filter(|(_, entry)| entry.thread == thread && entry.is_on_thread());
+        on_thread.map(|(&task, _)| task).collect()
+    }
+
+    /// Makes emptied threads ready for tasks again.
+    pub(super) fn renew_threads(&mut self) {
+        for thread in 0..self.threads.len() {
+            let condition = self.threads[thread].condition;
+            if condition == Condition::Working || !self.tasks_on(thread).is_empty() {
+                continue;
+            }
+            match condition {
+                Condition::Failed => {
+                    self.threads[thread].tell_committer(CommitterCommand::Resume);
+                    self.threads[thread].condition = Condition::Working;
+                }
+                Condition::Replacing => {
+                    let generation = self.threads[thread].generation + 1;
+                    self.threads[thread] = self.start_thread(thread, generation);
+                }
+                Condition::Working | Condition::Dead => continue,
+            }
+            let ready: Vec<TaskId> = self
+                .tasks
+                .iter()
+                .filter(|(_, it)| it.thread == thread && matches!(it.stage, Stage::Ready(..)))
+                .map(|(&task, _)| task)
+                .collect();
+            for task in ready {
+                self.run_if_ready(task);
+            }
+        }
+    }
+
+    /// A thread has ended; unless it was replaced it has panicked, and what it had is gone.
+    pub(super) fn thread_ended(&mut self, thread: usize, generation: u64) {
+        if self.threads[thread].generation != generation {
+            return;
+        }
+        self.threads[thread].condition = Condition::Dead;
+        for task in self.tasks_on(thread) {
+            send(&self.fetcher, FetchCommand::Remove(task));
+            self.closed(task, Ok(()));
+        }
+        self.uncaught(Some(thread), InstanceError::ThreadPanicked { thread: thread + 1 });
+    }
+}

@@ -1,0 +1,120 @@
+//! What the coordinator does because time has passed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_changelog::BlockingExt;
+use headwater_topology::TaskId;
+
+use super::task_side::send;
+use super::{Coordinator, Event, Member, Stage};
+
+/// At least so often is looked after the threads.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
+impl Coordinator {
+    /// Time until something is due.
+    pub(super) fn next_timer(&self) -> Duration {
+        let now = self.shared.clock.monotonic();
+        let waiting = self.tasks.values().filter_map(|entry| match entry.stage {
+            Stage::Waiting { until } => Some(until),
+            _ => None,
+        });
+        let watch = now.saturating_add(self.max_step() / 4);
+        let due = waiting.chain(self.purge.due_at()).chain([watch, self.next_cleaning]);
+        let first = due.min().unwrap_or(now);
+        first.saturating_sub(now).min(MAX_WAIT)
+    }
+
+    pub(super) fn run_timers(&mut self) {
+        let now = self.shared.clock.monotonic();
+        let due: Vec<TaskId> = self
+            .tasks
+            .iter()
+            .filter(|(_, entry)| matches!(entry.stage, Stage::Waiting { until } if until <= now))
+            .map(|(&task, _)| task)
+            .collect();
+        for task in due {
+            self.open(task);
+        }
+        self.purge(now);
+        self.clean(now);
+        self.look_after_threads(now);
+    }
+
+    fn purge(&mut self, now: Duration) {
+        let requests = self.purge.take(now);
+        if requests.is_empty() {
+            return;
+        }
+        let (broker, events) = (Arc::clone(&self.shared.broker), self.events.clone());
+        self.jobs.spawn(async move {
+            // What stays now goes with the next purge.
+            if let Err(error) = broker.delete_records(&requests).await {
+                tracing::warn!(%error, "cannot purge repartition topics");
+            }
+            send(&events, Event::Purged);
+        });
+    }
+
+    fn clean(&mut self, now: Duration) {
+        if now < self.next_cleaning || self.cleaning || !self.is_running() {
+            return;
+        }
+        let delay_ms = self.shared.config.state_cleanup_delay_ms;
+        self.next_cleaning = now.saturating_add(Duration::from_millis(delay_ms));
+        self.cleaning = true;
+        let owned: BTreeSet<TaskId> = self.tasks.keys().copied().collect();
+        let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
+        self.jobs.spawn(async move {
+            let blocking = Arc::clone(&shared.blocking);
+            let now_ms = shared.clock.wall_ms();
+            let cleaned = blocking.call(move || {
+                let state_dir = shared.state_dir.as_ref()?;
+                Some(state_dir.clean(&owned, delay_ms, now_ms))
+            });
+            let tasks = cleaned.await.flatten().unwrap_or_else(|| Ok(Vec::new()));
+            let tasks = tasks.unwrap_or_else(|error| {
+                tracing::warn!(%error, "cannot clean the state directory");
+                Vec::new()
+            });
+            for task in &tasks {
+                tracing::info!(%task, "removed state that is not needed here any more");
+            }
+            send(&events, Event::Cleaned(tasks));
+        });
+    }
+
+    /// A thread that does not come back from a step for too long makes the instance give up its
+    /// membership, so that a hung user function does not hold its partitions for ever.
+    fn look_after_threads(&mut self, now: Duration) {
+        let max_step = self.max_step();
+        if self.member != Member::Yes {
+            return;
+        }
+        for (thread, handle) in self.threads.iter().enumerate() {
+            let Some(taken) = handle.pulse.in_step_for(now).filter(|taken| *taken > max_step)
+            else {
+                continue;
+            };
+            for (task, entry) in self.tasks.iter().filter(|(_, entry)| entry.thread == thread) {
+                let program = self.shared.program(*task);
+                let node = program.nodes.get(entry.watch.node().index()).map(|name| &**name);
+                let input = self.shared.inputs(*task).into_iter().nth(entry.watch.input());
+                tracing::error!(
+                    thread = thread + 1, %task, node = node.unwrap_or("?"),
+                    input = input.map(|input| input.to_string()).unwrap_or_default(),
+                    offset = entry.watch.offset(), taken_ms = taken.as_millis(),
+                    "a step takes longer than max.poll.interval.ms; the instance leaves the group until it ends"
+                );
+            }
+            self.lose_membership(Member::Leaving);
+            return;
+        }
+    }
+
+    fn max_step(&self) -> Duration {
+        Duration::from_millis(self.shared.config.max_poll_interval_ms)
+    }
+}

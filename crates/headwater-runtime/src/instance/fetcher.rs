@@ -1,0 +1,233 @@
+//! The fetcher of an instance: one reader for the inputs of all its tasks.
+
+mod positions;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_broker::{
+    Broker, BrokerError, Clock, FetchRequest, FetchedPartition, TopicPartition,
+};
+use headwater_changelog::{Blocking, BlockingExt};
+use headwater_topology::TaskId;
+use tokio::sync::mpsc;
+
+use super::reset::reset_offset;
+use crate::process::OffsetReset;
+use crate::worker::{FetchedInput, ToWorker};
+use positions::{Decoded, Positions, decode};
+
+/// What the fetcher is told.
+#[derive(Debug)]
+pub(super) enum FetchCommand {
+    /// Fetch this input too.
+    Add(FetchInput),
+    /// Fetch nothing more for this task.
+    Remove(TaskId),
+    /// The thread has let go of bytes of an input.
+    Consumed { topic_partition: TopicPartition, bytes: usize },
+}
+
+/// An input of a running task.
+#[derive(Debug)]
+pub(super) struct FetchInput {
+    pub(super) task: TaskId,
+    pub(super) topic_partition: TopicPartition,
+    /// The first offset wanted.
+    pub(super) offset: i64,
+    /// What to do when the offset is not in the log any more.
+    pub(super) reset: OffsetReset,
+    /// The thread that runs the task.
+    pub(super) thread: mpsc::UnboundedSender<ToWorker>,
+}
+
+/// An input that cannot be read.
+#[derive(Debug)]
+pub(super) struct FetchFailure {
+    pub(super) task: TaskId,
+    pub(super) topic_partition: TopicPartition,
+    /// `None`: there is no valid offset, and the policy is to fail.
+    pub(super) error: Option<BrokerError>,
+}
+
+/// Limits of the fetcher.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FetchLimits {
+    /// Bytes buffered for all inputs together.
+    pub(super) buffer_bytes: usize,
+    pub(super) partition_fetch_bytes: usize,
+    pub(super) fetch_bytes: usize,
+    /// How long a fetch waits for data.
+    pub(super) max_wait: Duration,
+}
+
+/// What the fetcher works with.
+#[derive(Debug)]
+pub(super) struct Fetcher {
+    pub(super) broker: Arc<dyn Broker>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) blocking: Arc<dyn Blocking>,
+    pub(super) limits: FetchLimits,
+    pub(super) failures: mpsc::UnboundedSender<FetchFailure>,
+}
+
+/// Time between two tries after an error.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+impl Fetcher {
+    /// Fetches until `commands` is closed.
+    pub(super) async fn run(self, mut commands: mpsc::UnboundedReceiver<FetchCommand>) {
+        let mut reader = self.broker.reader();
+        let mut positions = Positions::new(self.limits);
+        let mut pause = false;
+        loop {
+            let request = positions.request();
+            let idle = request.partitions.is_empty();
+            let paused = std::mem::take(&mut pause);
+            let mut fetching = pin!(async {
+                if paused {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                reader.fetch(&request).await
+            });
+            let answer = loop {
+                tokio::select! {
+                    biased;
+                    command = commands.recv() => {
+                        let Some(command) = command else { return };
+                        // Only a change of what is asked for is worth asking anew.
+                        if positions.apply(command) || idle {
+                            break None;
+                        }
+                    }
+                    answer = &mut fetching, if !idle => break Some(answer),
+                }
+            };
+            match answer {
+                None => {}
+                Some(Ok(answer)) => {
+                    pause = self.answered(&mut positions, &request, answer).await;
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "cannot fetch, trying again");
+                    pause = true;
+                }
+            }
+        }
+    }
+
+    /// Hands an answer to the threads; true when some partition failed and a pause is in order.
+    async fn answered(
+        &self,
+        positions: &mut Positions,
+        request: &FetchRequest,
+        answer: Vec<FetchedPartition>,
+    ) -> bool {
+        let mut pause = false;
+        let mut fetched = Vec::with_capacity(answer.len());
+        for FetchedPartition { topic_partition, outcome } in answer {
+            let asked =
+                request.partitions.iter().find(|asked| asked.topic_partition == topic_partition);
+            let Some(asked) = asked else { continue };
+            match outcome {
+                Ok(data) => fetched.push((topic_partition, asked.offset, data)),
+                Err(error) => pause |= self.failed(positions, topic_partition, error).await,
+            }
+        }
+        // Checksums and decompression: too much for an async thread.
+        let decoded = self.blocking.call(move || {
+            let decode_one = |(topic_partition, offset, data)| {
+                let decoded = decode(data, offset);
+                (topic_partition, decoded)
+            };
+            fetched.into_iter().map(decode_one).collect::<Vec<_>>()
+        });
+        for (topic_partition, decoded) in decoded.await.unwrap_or_default() {
+            match decoded {
+                Ok(decoded) => hand_over(positions, topic_partition, decoded),
+                Err(source) => {
+                    let error = BrokerError::CorruptBatch {
+                        topic_partition: topic_partition.clone(),
+                        source,
+                    };
+                    self.give_up(positions, topic_partition, Some(error));
+                }
+            }
+        }
+        pause
+    }
+
+    /// Deals with an error of one partition; true when it may pass by itself.
+    async fn failed(
+        &self,
+        positions: &mut Positions,
+        topic_partition: TopicPartition,
+        error: BrokerError,
+    ) -> bool {
+        use headwater_broker::NextStep;
+        match error.next_step() {
+            NextStep::Retry => {
+                tracing::warn!(%topic_partition, %error, "cannot fetch, trying again");
+                true
+            }
+            NextStep::ResetOffset => self.reset(positions, topic_partition, &error).await,
+            NextStep::Rejoin | NextStep::ReplaceWriter | NextStep::Fail => {
+                self.give_up(positions, topic_partition, Some(error));
+                false
+            }
+        }
+    }
+
+    async fn reset(
+        &self,
+        positions: &mut Positions,
+        topic_partition: TopicPartition,
+        error: &BrokerError,
+    ) -> bool {
+        let Some(reset) = positions.reset_of(&topic_partition) else { return false };
+        let now_ms = self.clock.wall_ms();
+        match reset_offset(&*self.broker, &topic_partition, reset, now_ms).await {
+            Ok(Some(offset)) => {
+                tracing::warn!(%topic_partition, %error, offset, "the offset is reset");
+                let decoded = Decoded {
+                    batches: Vec::new(),
+                    bytes: 0,
+                    next_offset: offset,
+                    end_offset: offset,
+                };
+                hand_over(positions, topic_partition, decoded);
+                false
+            }
+            Ok(None) => {
+                self.give_up(positions, topic_partition, None);
+                false
+            }
+            Err(error) => {
+                tracing::warn!(%topic_partition, %error, "cannot reset the offset, trying again");
+                true
+            }
+        }
+    }
+
+    fn give_up(
+        &self,
+        positions: &mut Positions,
+        topic_partition: TopicPartition,
+        error: Option<BrokerError>,
+    ) {
+        let Some(task) = positions.give_up(&topic_partition) else { return };
+        if self.failures.send(FetchFailure { task, topic_partition, error }).is_err() {
+            tracing::debug!("the instance is gone");
+        }
+    }
+}
+
+fn hand_over(positions: &mut Positions, topic_partition: TopicPartition, decoded: Decoded) {
+    let Some((task, thread)) = positions.advance(&topic_partition, &decoded) else { return };
+    let Decoded { batches, bytes, next_offset, end_offset } = decoded;
+    let fetched = FetchedInput { task, topic_partition, batches, bytes, next_offset, end_offset };
+    if thread.send(ToWorker::Fetched(fetched)).is_err() {
+        tracing::debug!(%task, "the stream thread is gone");
+    }
+}

@@ -1,0 +1,265 @@
+//! Where the fetcher stands in each input, and which of them it asks for. No I/O.
+
+use std::collections::BTreeMap;
+
+use headwater_broker::{FetchPartition, FetchRequest, FetchedData, Isolation, TopicPartition};
+use headwater_changelog::CommittedFilter;
+use headwater_records::{BatchRecords, Batches, RecordsError};
+use headwater_topology::TaskId;
+use tokio::sync::mpsc;
+
+use super::{FetchCommand, FetchInput, FetchLimits};
+use crate::process::OffsetReset;
+use crate::worker::ToWorker;
+
+/// All inputs of the instance.
+#[derive(Debug)]
+pub(super) struct Positions {
+    limits: FetchLimits,
+    inputs: BTreeMap<TopicPartition, Position>,
+}
+
+#[derive(Debug)]
+struct Position {
+    input: FetchInput,
+    /// Bytes that the thread has not let go of.
+    buffered: usize,
+    /// The first batch did not fit into the limit of one partition.
+    fetch_bytes: usize,
+    given_up: bool,
+}
+
+/// What came out of a fetch of one partition.
+#[derive(Debug)]
+pub(super) struct Decoded {
+    pub(super) batches: Vec<BatchRecords>,
+    /// What the batches pin.
+    pub(super) bytes: usize,
+    pub(super) next_offset: i64,
+    pub(super) end_offset: i64,
+}
+
+impl Positions {
+    pub(super) fn new(limits: FetchLimits) -> Self {
+        Self { limits, inputs: BTreeMap::new() }
+    }
+
+    /// Applies a command; true when the next fetch is to ask for something else.
+    pub(super) fn apply(&mut self, command: FetchCommand) -> bool {
+        match command {
+            FetchCommand::Add(input) => {
+                let topic_partition = input.topic_partition.clone();
+                let fetch_bytes = self.limits.partition_fetch_bytes;
+                let position = Position { input, buffered: 0, fetch_bytes, given_up: false };
+                self.inputs.insert(topic_partition, position);
+                true
+            }
+            FetchCommand::Remove(task) => {
+                let before = self.inputs.len();
+                self.inputs.retain(|_, position| position.input.task != task);
+                self.inputs.len() != before
+            }
+            FetchCommand::Consumed { topic_partition, bytes } => {
+                let share = self.share();
+                let Some(position) = self.inputs.get_mut(&topic_partition) else { return false };
+                let was_full = position.buffered >= share;
+                position.buffered = position.buffered.saturating_sub(bytes);
+                was_full && position.buffered < share
+            }
+        }
+    }
+
+    /// Asks for every input that has room; without partitions when there is nothing to ask for.
+    pub(super) fn request(&self) -> FetchRequest {
+        let share = self.share();
+        let has_room = |position: &&Position| !position.given_up && position.buffered < share;
+        FetchRequest {
+            partitions: self
+                .inputs
+                .values()
+                .filter(has_room)
+                .map(|position| FetchPartition {
+                    topic_partition: position.input.topic_partition.clone(),
+                    offset: position.input.offset,
+                    max_bytes: position.fetch_bytes,
+                })
+                .collect(),
+            max_wait: self.limits.max_wait,
+            max_bytes: self.limits.fetch_bytes,
+            isolation: Isolation::ReadUncommitted,
+        }
+    }
+
+    /// Moves on over what was fetched, and says whose it is.
+    pub(super) fn advance(
+        &mut self,
+        topic_partition: &TopicPartition,
+        decoded: &Decoded,
+    ) -> Option<(TaskId, &mpsc::UnboundedSender<ToWorker>)> {
+        let position = self.inputs.get_mut(topic_partition)?;
+        let stuck = decoded.next_offset == position.input.offset
+            && decoded.bytes > 0
+            && decoded.batches.is_empty();
+        position.fetch_bytes = if stuck {
+            position.fetch_bytes.saturating_mul(2)
+        } else {
+            self.limits.partition_fetch_bytes
+        };
+        position.input.offset = decoded.next_offset;
+        position.buffered += decoded.bytes;
+        Some((position.input.task, &position.input.thread))
+    }
+
+    /// The reset policy of an input.
+    pub(super) fn reset_of(&self, topic_partition: &TopicPartition) -> Option<OffsetReset> {
+        self.inputs.get(topic_partition).map(|position| position.input.reset)
+    }
+
+    /// Does not ask for an input any more, and says whose it is.
+    pub(super) fn give_up(&mut self, topic_partition: &TopicPartition) -> Option<TaskId> {
+        let position = self.inputs.get_mut(topic_partition)?;
+        position.given_up = true;
+        Some(position.input.task)
+    }
+
+    /// Bytes that one input may have buffered before it is left out.
+    fn share(&self) -> usize {
+        (self.limits.buffer_bytes / self.inputs.len().max(1)).max(1)
+    }
+}
+
+/// A compressed batch that grows beyond this is damaged.
+const MAX_BATCH_BYTES: usize = 256 * 1024 * 1024;
+
+/// Checks and decompresses what was fetched from `offset` on.
+pub(super) fn decode(data: FetchedData, offset: i64) -> Result<Decoded, RecordsError> {
+    let mut filter = CommittedFilter::new(data.aborted);
+    let mut decoded = Decoded {
+        batches: Vec::new(),
+        bytes: data.batches.len(),
+        next_offset: offset,
+        end_offset: data.high_watermark,
+    };
+    for batch in Batches::new(data.batches) {
+        let batch = batch?;
+        let last_offset = batch.header().last_offset;
+        if last_offset < offset {
+            continue;
+        }
+        decoded.next_offset = last_offset + 1;
+        if filter.counts(&batch)? {
+            let records = batch.decompress(MAX_BATCH_BYTES)?;
+            if batch.header().compression != headwater_records::Compression::None {
+                decoded.bytes += records.bytes().len();
+            }
+            decoded.batches.push(records);
+        }
+    }
+    Ok(decoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use headwater_records::{
+        BatchBuilder, Compression, ControlKind, Record, control_batch, set_base_offset,
+    };
+
+    use super::*;
+
+    fn positions(partitions: i32) -> Positions {
+        let limits = FetchLimits {
+            buffer_bytes: 1000,
+            partition_fetch_bytes: 100,
+            fetch_bytes: 500,
+            max_wait: Duration::from_millis(100),
+        };
+        let mut positions = Positions::new(limits);
+        for partition in 0..partitions {
+            let (thread, _) = mpsc::unbounded_channel();
+            let input = FetchInput {
+                task: TaskId::new(0, partition.cast_unsigned()),
+                topic_partition: TopicPartition::new("in", partition),
+                offset: 10,
+                reset: OffsetReset::Earliest,
+                thread,
+            };
+            assert!(positions.apply(FetchCommand::Add(input)));
+        }
+        positions
+    }
+
+    fn asked(positions: &Positions) -> Vec<(i32, i64, usize)> {
+        let request = positions.request();
+        let place = |asked: &FetchPartition| {
+            (asked.topic_partition.partition, asked.offset, asked.max_bytes)
+        };
+        request.partitions.iter().map(place).collect()
+    }
+
+    fn fetched(positions: &mut Positions, partition: i32, bytes: usize, next_offset: i64) {
+        let decoded = Decoded { batches: Vec::new(), bytes, next_offset, end_offset: 99 };
+        positions.advance(&TopicPartition::new("in", partition), &decoded).unwrap();
+    }
+
+    #[test]
+    fn a_full_input_is_left_out_until_it_has_room() {
+        let mut positions = positions(2);
+        assert_eq!(asked(&positions), [(0, 10, 100), (1, 10, 100)]);
+        fetched(&mut positions, 0, 500, 20);
+        assert_eq!(asked(&positions), [(1, 10, 100)]);
+        let consumed =
+            |bytes| FetchCommand::Consumed { topic_partition: TopicPartition::new("in", 0), bytes };
+        assert!(positions.apply(consumed(1)), "there is room again");
+        assert_eq!(asked(&positions), [(0, 20, 100), (1, 10, 100)]);
+        assert!(!positions.apply(consumed(1)), "there was room before");
+    }
+
+    #[test]
+    fn a_batch_that_does_not_fit_is_asked_for_with_more_room() {
+        let mut positions = positions(1);
+        fetched(&mut positions, 0, 100, 10);
+        assert_eq!(asked(&positions), [(0, 10, 200)]);
+        fetched(&mut positions, 0, 0, 11);
+        assert_eq!(asked(&positions), [(0, 11, 100)]);
+    }
+
+    #[test]
+    fn inputs_of_a_removed_task_and_those_given_up_are_not_asked_for() {
+        let mut positions = positions(3);
+        assert!(positions.apply(FetchCommand::Remove(TaskId::new(0, 1))));
+        assert!(!positions.apply(FetchCommand::Remove(TaskId::new(0, 1))));
+        assert_eq!(positions.give_up(&TopicPartition::new("in", 2)), Some(TaskId::new(0, 2)));
+        assert_eq!(asked(&positions), [(0, 10, 100)]);
+    }
+
+    #[test]
+    fn markers_are_passed_over_but_move_the_position() {
+        let mut batches = Vec::new();
+        let mut builder = BatchBuilder::new(Compression::None);
+        let record = Record { timestamp: 0, key: None, value: Some(b"v"), headers: &[] };
+        builder.append(record).unwrap();
+        let mut data = builder.finish().stamp_none().to_vec();
+        for offset in [4, 5] {
+            set_base_offset(&mut data, offset, 0).unwrap();
+            batches.extend_from_slice(&data);
+        }
+        let mut marker = control_batch(ControlKind::Commit, 1, 0, 0, 0).to_vec();
+        set_base_offset(&mut marker, 6, 0).unwrap();
+        batches.extend_from_slice(&marker);
+        let size = batches.len();
+        let data = FetchedData {
+            batches: batches.into(),
+            aborted: Vec::new(),
+            log_start_offset: 0,
+            high_watermark: 9,
+            last_stable_offset: 9,
+        };
+        let decoded = decode(data, 5).unwrap();
+        let offsets: Vec<i64> =
+            decoded.batches.iter().map(|batch| batch.header().base_offset).collect();
+        assert_eq!(offsets, [5], "what lies before the offset was processed already");
+        assert_eq!((decoded.next_offset, decoded.end_offset, decoded.bytes), (7, 9, size));
+    }
+}

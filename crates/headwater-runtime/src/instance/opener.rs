@@ -1,0 +1,298 @@
+//! Opening a task: where its inputs begin, what its stores hold, and what of their changelogs is
+//! still to be read.
+//!
+//! The order matters: committed offsets first, then the ends of the changelogs. So what the offsets
+//! stand for lies before the ends.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_broker::{
+    BrokerError, CommittedOffset, Isolation, ListedOffset, NextStep, OffsetQuery, OffsetSpec,
+    TopicId, TopicPartition,
+};
+use headwater_changelog::{
+    BlockingExt, ChangelogStore, Limit, RestoreFacts, RestorePartition, RestoreStart, StoreStep,
+    restore_start, tombstone_retention_ms,
+};
+use headwater_store::ChangelogPosition;
+use headwater_topology::TaskId;
+
+use super::error::InstanceError;
+use super::reset::reset_offset;
+use super::shared::Shared;
+use super::storages::{OpenedStorages, StorePosition, open_storages, rebuild};
+use crate::process::{OffsetReset, Program};
+use crate::task::{InputStart, OffsetMetadata, StorePlace};
+
+/// A task whose stores are open, with what is left to restore.
+#[derive(Debug)]
+pub(super) struct OpenedTask {
+    pub(super) id: TaskId,
+    pub(super) inputs: Vec<(InputStart, OffsetReset)>,
+    pub(super) places: Vec<StorePlace>,
+    pub(super) changelogs: Vec<RestorePartition>,
+    pub(super) step: StoreStep,
+}
+
+/// Opens a task.
+///
+/// # Errors
+/// What keeps the task from running; everything is closed again.
+pub(super) async fn open_task(
+    shared: &Arc<Shared>,
+    id: TaskId,
+    rebuild_all: bool,
+) -> Result<OpenedTask, InstanceError> {
+    let program = shared.program(id);
+    let committed = committed_offsets(shared, id).await?;
+    let inputs = input_starts(shared, id, &program, &committed).await?;
+    let opened = {
+        let (shared, program) = (Arc::clone(shared), Arc::clone(&program));
+        let blocking = Arc::clone(&shared.blocking);
+        blocking
+            .call(move || open_storages(&shared, id, &program, rebuild_all))
+            .await
+            .ok_or(InstanceError::Blocking { task: id })??
+    };
+    let logs = changelog_ends(shared, id, &opened.positions).await?;
+    let now_ms = shared.clock.wall_ms();
+    let mut begins = Vec::with_capacity(logs.len());
+    for (position, log) in opened.positions.iter().zip(&logs) {
+        let start = restore_start(&facts(position, log, now_ms));
+        if let RestoreStart::Rebuild { reason } = start {
+            tracing::warn!(
+                task = %id, store = %position.store, changelog = %position.topic_partition,
+                "the store is rebuilt from the beginning of its changelog: {reason}"
+            );
+        }
+        begins.push(start);
+    }
+    let opened = empty_rebuilt(shared, id, opened, &begins).await?;
+    Ok(ready_to_restore(id, inputs, opened, &begins, &logs, &committed, now_ms))
+}
+
+/// What the broker says of a changelog.
+#[derive(Clone, Copy, Debug)]
+struct Log {
+    topic_id: TopicId,
+    start: ListedOffset,
+    end: ListedOffset,
+    tombstone_retention_ms: Option<i64>,
+}
+
+type Committed = BTreeMap<TopicPartition, CommittedOffset>;
+
+fn facts(position: &StorePosition, log: &Log, now_ms: i64) -> RestoreFacts {
+    RestoreFacts {
+        position: position.position,
+        has_data: position.has_data,
+        damaged: position.damaged,
+        topic_id: log.topic_id.0.into_bytes(),
+        log_start_offset: log.start.offset,
+        end_offset: log.end.offset,
+        end_epoch: log.end.leader_epoch,
+        tombstone_retention_ms: log.tombstone_retention_ms,
+        now_ms,
+    }
+}
+
+async fn committed_offsets(shared: &Shared, id: TaskId) -> Result<Committed, InstanceError> {
+    let partitions = shared.inputs(id);
+    let ask = || shared.broker.committed_offsets(&shared.group, &partitions, true);
+    let committed = retry(shared, id, "read its committed offsets", ask).await?;
+    let found = partitions.iter().cloned().zip(committed);
+    Ok(found.filter_map(|(partition, committed)| Some((partition, committed?))).collect())
+}
+
+async fn input_starts(
+    shared: &Shared,
+    id: TaskId,
+    program: &Program,
+    committed: &Committed,
+) -> Result<Vec<(InputStart, OffsetReset)>, InstanceError> {
+    let mut starts = Vec::new();
+    for topic_partition in shared.inputs(id) {
+        let reset = program
+            .sources
+            .iter()
+            .find(|source| source.topics.contains(&topic_partition.topic))
+            .and_then(|source| source.reset)
+            .unwrap_or(shared.config.auto_offset_reset);
+        let start = match committed.get(&topic_partition) {
+            Some(committed) => {
+                let metadata =
+                    OffsetMetadata::decode(&committed.metadata).unwrap_or_else(|error| {
+                        tracing::warn!(%topic_partition, %error, "the partition time begins anew");
+                        OffsetMetadata::new()
+                    });
+                let partition_time = metadata.partition_time;
+                InputStart { topic_partition, offset: committed.offset, partition_time }
+            }
+            None => {
+                let now_ms = shared.clock.wall_ms();
+                let ask = || reset_offset(&*shared.broker, &topic_partition, reset, now_ms);
+                let offset = retry(shared, id, "find where its input begins", ask).await?;
+                let Some(offset) = offset else {
+                    return Err(InstanceError::NoOffset { topic_partition });
+                };
+                InputStart { topic_partition, offset, partition_time: -1 }
+            }
+        };
+        starts.push((start, reset));
+    }
+    Ok(starts)
+}
+
+async fn changelog_ends(
+    shared: &Shared,
+    id: TaskId,
+    positions: &[StorePosition],
+) -> Result<Vec<Log>, InstanceError> {
+    if positions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let operation = "look at its changelogs";
+    let broker = &shared.broker;
+    let names: Vec<_> =
+        positions.iter().map(|position| position.topic_partition.topic.clone()).collect();
+    let described = retry(shared, id, operation, || broker.describe_topics(&names)).await?;
+    let query = |spec| {
+        positions
+            .iter()
+            .map(|position| OffsetQuery { topic_partition: position.topic_partition.clone(), spec })
+            .collect::<Vec<_>>()
+    };
+    let list = |queries: Vec<OffsetQuery>| async move {
+        let ask = || broker.list_offsets(&queries, Isolation::ReadUncommitted);
+        retry(shared, id, operation, ask).await
+    };
+    let starts = list(query(OffsetSpec::Earliest)).await?;
+    let ends = list(query(OffsetSpec::Latest)).await?;
+    let empty = ListedOffset { offset: 0, leader_epoch: None };
+    let mut logs = Vec::with_capacity(positions.len());
+    for (index, topic) in names.iter().enumerate() {
+        let Some(Some(description)) = described.get(index) else {
+            return Err(InstanceError::NoChangelog { task: id, topic: topic.clone() });
+        };
+        let configs = retry(shared, id, operation, || broker.topic_configs(topic)).await?;
+        logs.push(Log {
+            topic_id: description.id,
+            start: starts[index].unwrap_or(empty),
+            end: ends[index].unwrap_or(empty),
+            tombstone_retention_ms: tombstone_retention_ms(&configs),
+        });
+    }
+    Ok(logs)
+}
+
+/// Empties the stores that are to be rebuilt.
+async fn empty_rebuilt(
+    shared: &Shared,
+    id: TaskId,
+    mut opened: OpenedStorages,
+    begins: &[RestoreStart],
+) -> Result<OpenedStorages, InstanceError> {
+    let stores: Vec<usize> = begins
+        .iter()
+        .enumerate()
+        .filter(|(_, begin)| matches!(begin, RestoreStart::Rebuild { .. }))
+        .map(|(index, _)| index)
+        .collect();
+    if stores.is_empty() {
+        return Ok(opened);
+    }
+    let emptied = shared.blocking.call(move || rebuild(&mut opened, &stores).map(|()| opened));
+    emptied
+        .await
+        .ok_or(InstanceError::Blocking { task: id })?
+        .map_err(|source| InstanceError::Open { task: id, source })
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the results of the steps of opening, each used once"
+)]
+fn ready_to_restore(
+    id: TaskId,
+    inputs: Vec<(InputStart, OffsetReset)>,
+    opened: OpenedStorages,
+    begins: &[RestoreStart],
+    logs: &[Log],
+    committed: &Committed,
+    now_ms: i64,
+) -> OpenedTask {
+    let mut changelogs = Vec::with_capacity(begins.len());
+    let mut stores = Vec::with_capacity(begins.len());
+    for ((store, begin), log) in opened.positions.iter().zip(begins).zip(logs) {
+        let (start_offset, known) = match *begin {
+            RestoreStart::FromOffset(offset) => (offset, store.position),
+            RestoreStart::Rebuild { .. } => (log.start.offset, None),
+        };
+        let limit = if store.is_source {
+            let committed = committed.get(&store.topic_partition);
+            Limit::Committed(committed.map(|committed| committed.offset))
+        } else {
+            Limit::End
+        };
+        let position = ChangelogPosition {
+            topic_id: log.topic_id.0.into_bytes(),
+            next_offset: start_offset,
+            leader_epoch: known.and_then(|position| position.leader_epoch),
+            // A state that is read from the first offset is complete up to nothing as of now.
+            at_end_ms: known.map_or(Some(now_ms), |position| position.at_end_ms),
+        };
+        changelogs.push(RestorePartition {
+            topic_partition: store.topic_partition.clone(),
+            store: Arc::clone(&store.store),
+            start_offset,
+            leader_epoch: position.leader_epoch,
+            end_offset: limit.offset(log.start.offset, log.end.offset),
+        });
+        stores.push(ChangelogStore {
+            topic_partition: store.topic_partition.clone(),
+            storage: store.place.storage,
+            space: store.place.space,
+            layout: store.layout,
+            position,
+        });
+    }
+    let step = StoreStep::new(opened.storages, stores);
+    OpenedTask { id, inputs, places: opened.places, changelogs, step }
+}
+
+/// Time between two tries.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Asks the broker again while the error may pass, up to `task.timeout.ms` (feature row E7).
+async fn retry<T, F>(
+    shared: &Shared,
+    task: TaskId,
+    operation: &'static str,
+    ask: impl Fn() -> F,
+) -> Result<T, InstanceError>
+where
+    F: Future<Output = Result<T, BrokerError>>,
+{
+    let began = shared.clock.monotonic();
+    let limit = Duration::from_millis(shared.config.task_timeout_ms);
+    loop {
+        let error = match ask().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let waited = shared.clock.monotonic().saturating_sub(began);
+        if error.next_step() != NextStep::Retry || waited >= limit {
+            return Err(InstanceError::Broker { task, operation, source: error });
+        }
+        tracing::debug!(%task, %error, "asks again");
+        tokio::time::sleep(RETRY_PAUSE).await;
+    }
+}
+
+/// The directory of one of a task's storages.
+pub(super) fn storage_dir(task_dir: &std::path::Path, backend: &str) -> PathBuf {
+    task_dir.join(format!("{backend}.store"))
+}

@@ -1,0 +1,79 @@
+//! What all parts of an instance look at and none changes.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use headwater_broker::{Broker, Clock, GroupId, TopicName, TopicPartition};
+use headwater_changelog::Blocking;
+use headwater_store::{OpenOptions, StoreBackend};
+use headwater_topology::{TaskId, TaskPlan};
+use uuid::Uuid;
+
+use super::plan::Changelogs;
+use crate::config::StreamsConfig;
+use crate::process::{Handlers, Program};
+use crate::state_dir::StateDirectory;
+
+/// Made at the start of an instance.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) config: StreamsConfig,
+    pub(super) handlers: Handlers,
+    pub(super) group: GroupId,
+    pub(super) process_id: Uuid,
+    pub(super) broker: Arc<dyn Broker>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) blocking: Arc<dyn Blocking>,
+    pub(super) backend: Arc<dyn StoreBackend>,
+    pub(super) open_options: OpenOptions,
+    /// `None` when the backend keeps nothing on disk.
+    pub(super) state_dir: Option<StateDirectory>,
+    pub(super) programs: BTreeMap<u32, Arc<Program>>,
+    pub(super) tasks: TaskPlan,
+    pub(super) changelogs: Changelogs,
+    pub(super) partition_counts: Arc<BTreeMap<TopicName, i32>>,
+}
+
+impl Shared {
+    /// What a task runs.
+    pub(super) fn program(&self, task: TaskId) -> Arc<Program> {
+        let program = self.programs.get(&task.subtopology.0);
+        Arc::clone(program.expect("every sub-topology with tasks has a program"))
+    }
+
+    /// The inputs of a task; none for a task that this version of the topology does not have.
+    pub(super) fn inputs(&self, task: TaskId) -> Vec<TopicPartition> {
+        let inputs = self.tasks.tasks.get(&task).into_iter().flatten();
+        inputs
+            .map(|(topic, partition)| TopicPartition::new(topic.as_str(), partition.cast_signed()))
+            .collect()
+    }
+
+    /// The directory of a task. Without a state directory it is only a name.
+    pub(super) fn task_dir(&self, task: TaskId) -> PathBuf {
+        match &self.state_dir {
+            Some(state_dir) => state_dir.task(task),
+            None => PathBuf::from(task.to_string()),
+        }
+    }
+
+    /// The name of a stream thread, from 1 (feature row R6).
+    pub(super) fn thread_name(&self, thread: usize) -> String {
+        format!("{}-StreamThread-{}", self.client_id(), thread + 1)
+    }
+
+    /// The front of all names.
+    pub(super) fn client_id(&self) -> String {
+        self.config
+            .client_id
+            .clone()
+            .unwrap_or_else(|| format!("{}-{}", self.config.application_id, self.process_id))
+    }
+
+    /// Whether records of a topic may be deleted once they are processed: nobody else reads
+    /// repartition topics.
+    pub(super) fn is_repartition_topic(&self, topic: &TopicName) -> bool {
+        self.tasks.repartition_topics.contains_key(topic.as_str())
+    }
+}

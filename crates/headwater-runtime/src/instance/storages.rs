@@ -1,0 +1,200 @@
+//! The storages of a task. Everything here blocks and runs where that is allowed.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use headwater_broker::TopicPartition;
+use headwater_store::{
+    ChangelogPosition, Chunk, Direction, KeyRange, Layout, MemoryBackend, MetaKey, MetaUpdate,
+    OpenOptions, SpaceId, StoreBackend, StoreError, TaskStorage, WriteBatch,
+};
+use headwater_topology::{StoreKind, TaskId};
+
+use super::error::InstanceError;
+use super::opener::storage_dir;
+use super::shared::Shared;
+use crate::process::{Program, StoreBackendChoice, StoreProgram};
+use crate::task::{NewTask, StorePlace};
+
+/// The open storages of a task.
+#[derive(Debug)]
+pub(super) struct OpenedStorages {
+    pub(super) storages: Vec<Box<dyn TaskStorage>>,
+    /// By the program's stores.
+    pub(super) places: Vec<StorePlace>,
+    /// Of the stores with a changelog.
+    pub(super) positions: Vec<StorePosition>,
+}
+
+/// How far a store holds its changelog.
+#[derive(Debug)]
+pub(super) struct StorePosition {
+    pub(super) store: Arc<str>,
+    /// Which of the program's stores.
+    pub(super) index: usize,
+    pub(super) place: StorePlace,
+    pub(super) layout: Layout,
+    pub(super) topic_partition: TopicPartition,
+    /// The changelog is a source topic.
+    pub(super) is_source: bool,
+    pub(super) position: Option<ChangelogPosition>,
+    pub(super) has_data: bool,
+    pub(super) damaged: bool,
+}
+
+/// Opens all storages of a task. One whose bytes cannot be trusted is removed and made anew.
+pub(super) fn open_storages(
+    shared: &Shared,
+    id: TaskId,
+    program: &Program,
+    rebuild_all: bool,
+) -> Result<OpenedStorages, InstanceError> {
+    let open_error = |source| InstanceError::Open { task: id, source };
+    let backends = backends(shared, program);
+    let task_dir = shared.task_dir(id);
+    let mut storages = Vec::with_capacity(backends.len());
+    let mut damaged = Vec::with_capacity(backends.len());
+    for backend in &backends {
+        let dir = storage_dir(&task_dir, backend.name());
+        if rebuild_all {
+            wipe(&dir).map_err(open_error)?;
+        }
+        let (storage, was_damaged) =
+            open(&**backend, &dir, &shared.open_options).map_err(open_error)?;
+        storages.push(storage);
+        damaged.push(was_damaged);
+    }
+    let storage_of = |store: &StoreProgram| {
+        let wanted = backend_of(shared, store);
+        backends.iter().position(|backend| same(backend, &wanted)).expect("it was opened")
+    };
+    let places = NewTask::open_places(program, &mut storages, storage_of).map_err(open_error)?;
+    let mut positions = Vec::new();
+    for (index, (store, place)) in program.stores.iter().zip(&places).enumerate() {
+        let Some(changelog) = &store.changelog else { continue };
+        let topic_partition = TopicPartition::new(changelog.clone(), id.partition.cast_signed());
+        let storage = &*storages[place.storage];
+        let dir = storage_dir(&task_dir, backends[place.storage].name());
+        let loaded = ChangelogPosition::load(
+            storage,
+            &dir,
+            topic_partition.topic.as_str(),
+            topic_partition.partition,
+        );
+        let (position, unreadable) = match loaded {
+            Ok(position) => (position, false),
+            Err(StoreError::Damaged { .. }) => (None, true),
+            Err(error) => return Err(open_error(error)),
+        };
+        positions.push(StorePosition {
+            store: store.spec.name.as_str().into(),
+            index,
+            place: *place,
+            layout: layout_of(&store.spec.kind),
+            topic_partition,
+            is_source: store.source_is_changelog,
+            position,
+            has_data: has_data(storage, place.space).map_err(open_error)?,
+            damaged: damaged[place.storage] || unreadable,
+        });
+    }
+    Ok(OpenedStorages { storages, places, positions })
+}
+
+/// Empties stores, by their place among the positions, to be filled again from the beginning.
+pub(super) fn rebuild(opened: &mut OpenedStorages, stores: &[usize]) -> Result<(), StoreError> {
+    for &index in stores {
+        let store = &mut opened.positions[index];
+        let storage = &mut opened.storages[store.place.storage];
+        // The position first: without it the store is known to be incomplete.
+        let TopicPartition { topic, partition } = &store.topic_partition;
+        let key = MetaKey::Changelog { topic: topic.as_str().to_owned(), partition: *partition };
+        let forget = MetaUpdate { key: key.encode(), value: None };
+        storage.apply(WriteBatch::new().sort(), &[forget])?;
+        storage.drop_space(store.place.space)?;
+        store.place.space = storage.space(&store.store)?;
+        opened.places[store.index] = store.place;
+    }
+    Ok(())
+}
+
+/// Closes storages for good: synced, and their directories free for the next.
+pub(super) fn close_storages(
+    task: TaskId,
+    storages: Vec<Box<dyn TaskStorage>>,
+) -> Result<(), InstanceError> {
+    let mut result = Ok(());
+    for storage in storages {
+        let closed = storage.close().map_err(|source| InstanceError::Open { task, source });
+        // The first error counts; the others are closed all the same.
+        result = result.and(closed);
+    }
+    result
+}
+
+/// The backends that a program's stores use, each once.
+fn backends(shared: &Shared, program: &Program) -> Vec<Arc<dyn StoreBackend>> {
+    let mut backends: Vec<Arc<dyn StoreBackend>> = Vec::new();
+    for store in &program.stores {
+        let backend = backend_of(shared, store);
+        if !backends.iter().any(|known| same(known, &backend)) {
+            backends.push(backend);
+        }
+    }
+    backends
+}
+
+fn backend_of(shared: &Shared, store: &StoreProgram) -> Arc<dyn StoreBackend> {
+    match &store.backend {
+        StoreBackendChoice::Persistent => Arc::clone(&shared.backend),
+        StoreBackendChoice::InMemory => Arc::new(MemoryBackend::new()),
+        StoreBackendChoice::Own(backend) => Arc::clone(backend),
+    }
+}
+
+/// Two backends are one when they share name and persistence: then they would share a directory.
+fn same(one: &Arc<dyn StoreBackend>, other: &Arc<dyn StoreBackend>) -> bool {
+    one.name() == other.name() && one.capabilities().persistent == other.capabilities().persistent
+}
+
+fn open(
+    backend: &dyn StoreBackend,
+    dir: &Path,
+    options: &OpenOptions,
+) -> Result<(Box<dyn TaskStorage>, bool), StoreError> {
+    match backend.open(dir, options) {
+        Ok(storage) => Ok((storage, false)),
+        Err(error @ StoreError::Damaged { .. }) => {
+            tracing::error!(dir = %dir.display(), %error, "the state is removed and made anew");
+            wipe(dir)?;
+            Ok((backend.open(dir, options)?, true))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn wipe(dir: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|source| StoreError::Io {
+            operation: "remove",
+            path: dir.to_owned(),
+            source,
+        }),
+    }
+}
+
+fn has_data(storage: &dyn TaskStorage, space: SpaceId) -> Result<bool, StoreError> {
+    let mut chunk = Chunk::new(1);
+    storage.reader().scan(space, &KeyRange::all(), Direction::Forward, &mut chunk)?;
+    Ok(!chunk.is_empty())
+}
+
+fn layout_of(kind: &StoreKind) -> Layout {
+    match kind {
+        StoreKind::TimestampedKeyValue => Layout::TimestampedKeyValue,
+        _ => Layout::KeyValue,
+    }
+}

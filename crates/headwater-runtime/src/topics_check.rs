@@ -1,0 +1,235 @@
+//! Start-up checks of topics and creation of internal ones.
+//!
+//! Everything is checked before anything is created, and what was created is taken back when a
+//! later creation fails: a start either finds or makes all topics, or leaves none behind.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use headwater_broker::{Broker, BrokerError, NewTopic, TopicDescription, TopicName};
+use headwater_topology::{
+    InternalTopic, InternalTopicConflict, InternalTopicDefaults, TaskPlan, TaskPlanError, Topology,
+    TopologyError,
+};
+
+use crate::config::StreamsConfig;
+
+/// The topics of an application on a cluster, all there and fit for use.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedTopics {
+    /// The tasks, each with its inputs.
+    pub(crate) plan: TaskPlan,
+    /// Every topic the application reads or writes under a fixed name.
+    pub(crate) topics: BTreeMap<TopicName, TopicDescription>,
+}
+
+/// Topics that are missing or not as the topology needs them.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TopicsError {
+    /// The broker could not be asked.
+    #[error("cannot {operation}")]
+    Broker {
+        /// What was asked.
+        operation: String,
+        /// What the broker said.
+        source: BrokerError,
+    },
+    /// A pattern of the topology and the topics that it matches do not go together.
+    #[error("the topics that exist do not fit the topology")]
+    Patterns {
+        /// Why.
+        source: TopologyError,
+    },
+    /// Source topics are missing, or partition counts do not fit (feature rows T7 to T10).
+    #[error(transparent)]
+    Plan(#[from] TaskPlanError),
+    /// Topics that are written to do not exist.
+    #[error("missing output topics: {}; create them before the application starts", .topics.iter().map(TopicName::as_str).collect::<Vec<_>>().join(", "))]
+    MissingOutputTopics {
+        /// The topics.
+        topics: Vec<TopicName>,
+    },
+    /// An internal topic that exists has settings under which records would be lost (T12).
+    #[error(transparent)]
+    Conflict(#[from] InternalTopicConflict),
+    /// An internal topic could not be created; those made before it are gone again.
+    #[error("cannot create internal topic {topic}")]
+    Create {
+        /// The topic.
+        topic: TopicName,
+        /// What the broker said.
+        source: BrokerError,
+    },
+}
+
+/// Checks the topics of `topology` and creates the internal ones that are missing.
+///
+/// # Errors
+/// What is missing or does not fit; nothing has been created then.
+pub(crate) async fn check_topics(
+    broker: &dyn Broker,
+    topology: &Topology,
+    config: &StreamsConfig,
+) -> Result<(Topology, CheckedTopics), TopicsError> {
+    let topology = match_patterns(broker, topology).await?;
+    let internal = topology.internal_topics();
+    let outputs = output_topics(&topology, config);
+    let mut names: BTreeSet<TopicName> = outputs.clone();
+    names.extend(source_topics(&topology));
+    names.extend(internal.iter().map(|topic| TopicName::from(topic.name.as_str())));
+    let mut topics = describe(broker, names).await?;
+
+    let existing = topics
+        .iter()
+        .map(|(name, topic)| (name.to_string(), u32::try_from(topic.partitions).unwrap_or(0)))
+        .collect();
+    let plan = topology.plan_tasks(&existing)?;
+    let made_here: BTreeSet<&str> = internal.iter().map(|topic| topic.name.as_str()).collect();
+    let missing: Vec<TopicName> = outputs
+        .into_iter()
+        .filter(|name| !topics.contains_key(name) && !made_here.contains(name.as_str()))
+        .collect();
+    if !missing.is_empty() {
+        return Err(TopicsError::MissingOutputTopics { topics: missing });
+    }
+    let defaults =
+        InternalTopicDefaults { topic_config: config.topic.clone(), ..Default::default() };
+    let mut to_create = Vec::new();
+    for topic in &internal {
+        let name = TopicName::from(topic.name.as_str());
+        if topics.contains_key(&name) {
+            check_settings(broker, topic, &name, &defaults).await?;
+        } else {
+            to_create.push(new_topic(topic, &plan, config, &defaults));
+        }
+    }
+    topics.extend(create(broker, &to_create).await?);
+    Ok((topology, CheckedTopics { plan, topics }))
+}
+
+async fn match_patterns(broker: &dyn Broker, topology: &Topology) -> Result<Topology, TopicsError> {
+    if !topology.uses_patterns() {
+        return Ok(topology.clone());
+    }
+    let listed = broker.list_topics().await.map_err(|source| TopicsError::Broker {
+        operation: "list the topics".to_owned(),
+        source,
+    })?;
+    let names = listed.iter().filter(|topic| !topic.internal).map(|topic| topic.name.as_str());
+    topology.with_matched_topics(names).map_err(|source| TopicsError::Patterns { source })
+}
+
+fn source_topics(topology: &Topology) -> impl Iterator<Item = TopicName> {
+    topology
+        .subtopologies()
+        .iter()
+        .flat_map(|subtopology| &subtopology.source_topics)
+        .map(|topic| TopicName::from(topic.as_str()))
+}
+
+/// The topics with fixed names that records are written to.
+fn output_topics(topology: &Topology, config: &StreamsConfig) -> BTreeSet<TopicName> {
+    topology
+        .subtopologies()
+        .iter()
+        .flat_map(|subtopology| &subtopology.sink_topics)
+        .map(String::as_str)
+        .chain(config.errors_dead_letter_queue_topic_name.as_deref())
+        .map(TopicName::from)
+        .collect()
+}
+
+async fn describe(
+    broker: &dyn Broker,
+    names: BTreeSet<TopicName>,
+) -> Result<BTreeMap<TopicName, TopicDescription>, TopicsError> {
+    let names: Vec<TopicName> = names.into_iter().collect();
+    let described = broker.describe_topics(&names).await.map_err(|source| TopicsError::Broker {
+        operation: "describe the application's topics".to_owned(),
+        source,
+    })?;
+    Ok(described.into_iter().flatten().map(|topic| (topic.name.clone(), topic)).collect())
+}
+
+async fn check_settings(
+    broker: &dyn Broker,
+    topic: &InternalTopic,
+    name: &TopicName,
+    defaults: &InternalTopicDefaults,
+) -> Result<(), TopicsError> {
+    let settings = broker.topic_configs(name).await.map_err(|source| TopicsError::Broker {
+        operation: format!("read the settings of internal topic {name}"),
+        source,
+    })?;
+    match topic.conflicts(&settings, defaults).into_iter().next() {
+        None => Ok(()),
+        Some(conflict) => Err(conflict.into()),
+    }
+}
+
+fn new_topic(
+    topic: &InternalTopic,
+    plan: &TaskPlan,
+    config: &StreamsConfig,
+    defaults: &InternalTopicDefaults,
+) -> NewTopic {
+    let partitions = plan
+        .repartition_topics
+        .get(&topic.name)
+        .or_else(|| plan.changelog_topics.get(&topic.name))
+        .expect("the plan counts the partitions of every internal topic");
+    NewTopic {
+        name: TopicName::from(topic.name.as_str()),
+        partitions: i32::try_from(*partitions).expect("a topic has fewer than 2^31 partitions"),
+        replication_factor: config.replication_factor,
+        configs: topic.config(defaults),
+    }
+}
+
+/// Creates topics, all or none. One that another instance has created meanwhile is as good.
+async fn create(
+    broker: &dyn Broker,
+    wanted: &[NewTopic],
+) -> Result<BTreeMap<TopicName, TopicDescription>, TopicsError> {
+    let mut created: Vec<TopicDescription> = Vec::new();
+    let mut found: BTreeSet<TopicName> = BTreeSet::new();
+    for topic in wanted {
+        match broker.create_topic(topic).await {
+            Ok(description) => created.push(description),
+            Err(BrokerError::TopicExists { .. }) => {
+                found.insert(topic.name.clone());
+            }
+            Err(source) => {
+                take_back(broker, &created).await;
+                return Err(TopicsError::Create { topic: topic.name.clone(), source });
+            }
+        }
+    }
+    let mut topics: BTreeMap<TopicName, TopicDescription> =
+        created.into_iter().map(|topic| (topic.name.clone(), topic)).collect();
+    if !found.is_empty() {
+        for (name, topic) in describe(broker, found).await? {
+            let needed = wanted.iter().find(|wanted| wanted.name == name);
+            if let Some(needed) = needed.filter(|needed| needed.partitions != topic.partitions) {
+                return Err(TopicsError::Plan(TaskPlanError::InternalTopicPartitions {
+                    topic: name.to_string(),
+                    found: u32::try_from(topic.partitions).unwrap_or(0),
+                    needed: u32::try_from(needed.partitions).unwrap_or(0),
+                }));
+            }
+            topics.insert(name, topic);
+        }
+    }
+    Ok(topics)
+}
+
+async fn take_back(broker: &dyn Broker, created: &[TopicDescription]) {
+    for topic in created {
+        if let Err(error) = broker.delete_topic(&topic.name).await {
+            tracing::warn!(topic = %topic.name, %error, "an internal topic just created stays behind");
+        }
+    }
+}

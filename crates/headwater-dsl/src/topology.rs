@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use headwater_runtime::Program;
+use headwater_runtime::{Application, Program, UserError};
 use headwater_topology::{Topology as Graph, TopologyBuilder};
 
 use crate::error::DslError;
@@ -60,5 +60,15 @@ impl Topology {
         let graph = self.inner.builder.build(application_id)?;
         let programs = self.inner.behaviours.programs(&graph)?;
         Ok(ApplicationTopology { graph, programs })
+    }
+}
+
+impl Application for Topology {
+    fn topology(&self, application_id: &str) -> Result<Graph, UserError> {
+        Ok(self.inner.builder.build(application_id)?)
+    }
+
+    fn programs(&self, topology: &Graph) -> Result<BTreeMap<u32, Arc<Program>>, UserError> {
+        Ok(self.inner.behaviours.programs(topology)?)
     }
 }

@@ -228,52 +228,29 @@ impl Placement {
     }
 }
 
-/// Tasks per unit of capacity, compared exactly.
+/// Tasks per unit of capacity.
 ///
 /// Without capacity every task is infinitely heavy, and no task at all is heavier still: such an
-/// instance comes last.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Load {
-    tasks: u64,
-    capacity: u64,
-}
+/// instance comes last. As long as there are fewer than 2^26 tasks and threads, loads are equal
+/// exactly if the fractions are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Load(
+    /// The bits of a floating-point number that is not negative: they sort as it does.
+    u64,
+);
 
 impl Load {
-    pub(crate) fn of(tasks: usize, capacity: u32) -> Self {
-        Self { tasks: tasks as u64, capacity: u64::from(capacity) }
-    }
+    const ZERO: Self = Self(0);
 
-    fn is_finite(self) -> bool {
-        self.capacity > 0
+    pub(crate) fn of(tasks: usize, capacity: u32) -> Self {
+        match (tasks, capacity) {
+            (0, 0) => Self(u64::MAX),
+            _ => Self((f64::from(number(tasks)) / f64::from(capacity)).to_bits()),
+        }
     }
 
     pub(crate) fn is_zero(self) -> bool {
-        self.tasks == 0 && self.is_finite()
-    }
-}
-
-impl PartialEq for Load {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Load {}
-
-impl PartialOrd for Load {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Load {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        match (self.is_finite(), other.is_finite()) {
-            (true, true) => (u128::from(self.tasks) * u128::from(other.capacity))
-                .cmp(&(u128::from(other.tasks) * u128::from(self.capacity))),
-            (false, false) => (self.tasks == 0).cmp(&(other.tasks == 0)),
-            (mine, theirs) => theirs.cmp(&mine),
-        }
+        self == Self::ZERO
     }
 }
 

@@ -24,12 +24,14 @@ mod standby;
 mod state;
 mod sticky;
 mod threads;
+mod trajectory;
+mod validate;
 
 pub use assignment::{
     Assignment, FollowUp, InstanceAssignment, Reason, StandingPlan, Target, Waiting, WarmupProgress,
 };
 pub use assignor::TaskAssignor;
-pub use error::AssignError;
+pub use error::{AssignError, Problem};
 pub use handover::{HandOver, HandOvers, hand_over};
 pub use high_availability::HighAvailability;
 pub use ids::{InstanceId, MemberId, ParseTaskIdError, RackId, TaskId, TopicName, TopicPartition};
@@ -41,3 +43,5 @@ pub use state::{
 };
 pub use sticky::{FallbackPrior, LegacySticky, Sticky};
 pub use threads::{ThreadRule, ThreadTasks, Threads, assign_threads};
+pub use trajectory::{Event, Model, Phase, Played, Round, Step, Totals, Trajectory};
+pub use validate::{Checked, assign_checked, validate};

@@ -1,39 +1,24 @@
 //! Bending a plan to where the state is.
 
 use crate::heap::ArrayHeap;
-use crate::index::{InstanceIx, Placement, TaskIx};
+use crate::index::{InstanceIx, Load, Placement, TaskIx};
 use crate::lags::{Lags, as_number};
 
 /// A planned copy whose instance is behind while another is further ahead.
-///
-/// Tasks with few caught-up instances come first. Copies of one task tie, so that their order is
-/// that of the heap.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Movement {
     caught_up: usize,
     task: TaskIx,
     planned: InstanceIx,
 }
 
-impl Ord for Movement {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.caught_up, self.task).cmp(&(other.caught_up, other.task))
+impl Movement {
+    /// Tasks with few caught-up instances come first. Copies of one task tie, so that their order
+    /// is that of the heap.
+    fn less(&self, other: &Self) -> bool {
+        (self.caught_up, self.task) < (other.caught_up, other.task)
     }
 }
-
-impl PartialOrd for Movement {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Movement {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Movement {}
 
 /// Moves actives and standbys to instances that have the state, and leaves up to `warmups` copies
 /// where they were planned. Returns how many movements that took.
@@ -68,22 +53,26 @@ impl Bend<'_> {
                 && self.lags.furthest_ahead(task).is_some_and(|(least, _)| least < lag)
             {
                 let caught_up = self.lags.caught_up(task).len();
-                movements.add(Movement { caught_up, task, planned });
+                movements.add(Movement { caught_up, task, planned }, Movement::less);
             }
         }
         movements
     }
 
     fn actives(&mut self, stateful: &[TaskIx]) -> usize {
-        let planned =
-            stateful.iter().filter_map(|task| Some((self.placement.active_of(*task)?, *task)));
-        let mut movements = self.needed(planned);
+        let mut planned: Vec<(InstanceIx, TaskIx)> = stateful
+            .iter()
+            .filter_map(|task| Some((self.placement.active_of(*task)?, *task)))
+            .collect();
+        planned.sort_unstable();
+        let mut movements = self.needed(planned.into_iter());
+        let mut by_load = ByShiftingLoad::new(self.placement);
         let mut moved = 0;
-        while let Some(Movement { task, planned, .. }) = movements.poll() {
+        while let Some(Movement { task, planned, .. }) = movements.poll(Movement::less) {
             let caught_up = self.lags.caught_up(task);
-            let source = self
-                .least_loaded(&caught_up, |instance| self.placement.has_standby(instance, task))
-                .or_else(|| self.least_loaded(&caught_up, |_| true))
+            let source = by_load
+                .poll(&caught_up, |instance| self.placement.has_standby(instance, task))
+                .or_else(|| by_load.poll(&caught_up, |_| true))
                 .or_else(|| self.lags.furthest_ahead(task).map(|(_, instance)| instance))
                 .expect("a movement is needed only if somebody is further ahead");
             let swap = self.placement.has_standby(source, task);
@@ -95,6 +84,7 @@ impl Bend<'_> {
                 self.placement.add_standby(planned, task);
                 self.warming_up.push((planned, task));
             }
+            by_load.shift(self.placement, [source, planned]);
             moved += 1;
         }
         self.warming_up.sort_unstable();
@@ -107,17 +97,19 @@ impl Bend<'_> {
         });
         let planned = planned.filter(|copy| self.warming_up.binary_search(copy).is_err());
         let mut movements = self.needed(planned);
+        let mut by_load = ByShiftingLoad::new(self.placement);
         let mut moved = 0;
-        while let Some(Movement { task, planned, .. }) = movements.poll() {
+        while let Some(Movement { task, planned, .. }) = movements.poll(Movement::less) {
             let without = |instance| !self.placement.has(instance, task);
-            let source = self
-                .least_loaded(&self.lags.caught_up(task), without)
+            let source = by_load
+                .poll(&self.lags.caught_up(task), without)
                 .or_else(|| self.furthest_ahead_of(planned, task, without));
             let Some(source) = source else { continue };
             self.placement.add_standby(source, task);
             if !self.take_from_budget() {
                 self.placement.remove_standby(planned, task);
             }
+            by_load.shift(self.placement, [source, planned]);
             moved += 1;
         }
         moved
@@ -126,18 +118,6 @@ impl Bend<'_> {
     fn take_from_budget(&mut self) -> bool {
         self.budget -= 1;
         self.budget >= 0
-    }
-
-    fn least_loaded(
-        &self,
-        candidates: &[InstanceIx],
-        will_do: impl Fn(InstanceIx) -> bool,
-    ) -> Option<InstanceIx> {
-        candidates
-            .iter()
-            .copied()
-            .filter(|instance| will_do(*instance))
-            .min_by_key(|instance| (self.placement.load(*instance), *instance))
     }
 
     /// Of the instances that are further ahead than the planned one, the first that will do.
@@ -154,5 +134,68 @@ impl Bend<'_> {
             .filter(|candidate| *candidate < bound && will_do(candidate.1))
             .min()
             .map(|(_, instance)| instance)
+    }
+}
+
+/// Instances by load, then by number, as the original keeps them: in a heap in which an instance's
+/// load may change before its place does. Where loads tie, that can let an instance come out before
+/// another of equal load and lower number.
+struct ByShiftingLoad {
+    heap: ArrayHeap<InstanceIx>,
+    is_in: Vec<bool>,
+    loads: Vec<Load>,
+}
+
+impl ByShiftingLoad {
+    fn new(placement: &Placement) -> Self {
+        let instances = 0..placement.instances();
+        let mut by_load = Self {
+            heap: ArrayHeap::of_sorted(Vec::new()),
+            is_in: vec![false; instances.len()],
+            loads: instances.clone().map(|instance| placement.load(instance)).collect(),
+        };
+        instances.for_each(|instance| by_load.offer(instance));
+        by_load
+    }
+
+    fn offer(&mut self, instance: InstanceIx) {
+        let loads = &self.loads;
+        let key = |instance: &InstanceIx| (loads[*instance as usize], *instance);
+        let less = |a: &InstanceIx, b: &InstanceIx| key(a) < key(b);
+        if std::mem::replace(&mut self.is_in[instance as usize], true) {
+            self.heap.remove(&instance, less);
+        }
+        self.heap.add(instance, less);
+    }
+
+    /// Takes out the first of these candidates (in order of numbers) that will do.
+    fn poll(
+        &mut self,
+        candidates: &[InstanceIx],
+        will_do: impl Fn(InstanceIx) -> bool,
+    ) -> Option<InstanceIx> {
+        let will_do = |instance| candidates.binary_search(&instance).is_ok() && will_do(instance);
+        let mut passed_over = Vec::new();
+        let found = loop {
+            let loads = &self.loads;
+            let key = |instance: &InstanceIx| (loads[*instance as usize], *instance);
+            let Some(instance) = self.heap.poll(|a, b| key(a) < key(b)) else { break None };
+            self.is_in[instance as usize] = false;
+            if will_do(instance) {
+                break Some(instance);
+            }
+            passed_over.push(instance);
+        };
+        passed_over.sort_unstable();
+        passed_over.into_iter().for_each(|instance| self.offer(instance));
+        found
+    }
+
+    /// Notes the new loads of two instances, then puts them back one after the other.
+    fn shift(&mut self, placement: &Placement, instances: [InstanceIx; 2]) {
+        for instance in instances {
+            self.loads[instance as usize] = placement.load(instance);
+        }
+        instances.into_iter().for_each(|instance| self.offer(instance));
     }
 }

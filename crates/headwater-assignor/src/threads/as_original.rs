@@ -127,12 +127,12 @@ impl<'a> Left<'a> {
     fn take(&mut self, task: TaskId) {
         if let Ok(at) = self.tasks.binary_search(&task) {
             self.is_left[at] = false;
-            self.heap.remove(&number(at));
+            self.heap.remove(&number(at), |a, b| a < b);
         }
     }
 
     fn next(&mut self) -> Option<TaskId> {
-        let at = self.heap.poll()? as usize;
+        let at = self.heap.poll(|a, b| a < b)? as usize;
         self.is_left[at] = false;
         Some(self.tasks[at])
     }

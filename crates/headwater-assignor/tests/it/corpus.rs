@@ -49,7 +49,7 @@ impl Tally {
             let want = if by_strategy { &want[strategy] } else { want };
             let hash_order =
                 scenario["exact_is_tie_break_dependent"] == true && EXACT.contains(&&**key);
-            if want.is_null() || hash_order {
+            if want.is_null() || hash_order || key == "costs_noted_in_test_comment" {
                 continue;
             }
             let met = match (&judge, &**key) {
@@ -87,30 +87,24 @@ fn judge_client_assign(name: &str, which: impl Fn(&str) -> bool) -> Tally {
     tally
 }
 
+/// Runs all `client_assign` scenarios of these assignors and says what was compared.
+fn check(name: &str, which: impl Fn(&str) -> bool, scenarios: usize, expectations: usize) {
+    let tally = judge_client_assign(name, which);
+    assert_eq!(tally.failed, Vec::<String>::new(), "{name}");
+    assert_eq!(tally.unknown, BTreeMap::new(), "{name}");
+    assert_eq!((tally.scenarios, tally.expectations), (scenarios, expectations), "{name}");
+}
+
 #[test]
 fn high_availability_gives_the_originals_plans() {
-    for name in ["scenarios.json.gz", "generated.json.gz"] {
-        let tally = judge_client_assign(name, |assignor| assignor == "high_availability");
-        println!(
-            "{name} {} {} {:?} {:#?}",
-            tally.scenarios,
-            tally.expectations,
-            tally.unknown,
-            tally.failed.iter().take(20).collect::<Vec<_>>()
-        );
-    }
+    let this = |assignor: &str| assignor == "high_availability";
+    check("scenarios.json.gz", this, 25, 382);
+    check("generated.json.gz", this, 252, 2156);
 }
 
 #[test]
 fn sticky_assignors_give_the_originals_plans() {
-    for name in ["scenarios.json.gz", "generated.json.gz"] {
-        let tally = judge_client_assign(name, |assignor| assignor != "high_availability");
-        println!(
-            "{name} {} {} {:?} {:#?}",
-            tally.scenarios,
-            tally.expectations,
-            tally.unknown,
-            tally.failed.iter().take(20).collect::<Vec<_>>()
-        );
-    }
+    let others = |assignor: &str| assignor != "high_availability";
+    check("scenarios.json.gz", others, 48, 307);
+    check("generated.json.gz", others, 208, 1172);
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_assignor::{
     ApplicationState, Assignment, HandOver, InstanceId, MemberId, TaskId, ThreadRule, ThreadTasks,
-    assign_threads, hand_over,
+    assign_threads, hand_over, validate,
 };
 use serde_json::Value;
 
@@ -190,6 +190,13 @@ impl<'a> Judge<'a> {
                 })
             }
             "cross_rack" => self.cross_rack() == *want,
+            "validation" => {
+                let verdict = match validate(self.state, self.assignment) {
+                    Ok(()) => Some("NONE"),
+                    Err(problem) => problem.kafka_name(),
+                };
+                want.as_str() == verdict
+            }
             "no_standby_for_tasks" => task_ids(want).iter().all(|t| self.followers(*t).is_empty()),
             "standby_client_sets" => entries(want).all(|(task, sets)| {
                 let have = self.followers(task.parse().expect("a task id"));
@@ -231,6 +238,23 @@ impl<'a> Judge<'a> {
             "balanced_stateful" => self.load_spread(2) <= want.as_f64()?,
             "max_subtopology_skew" => self.subtopology_spread() <= want.as_u64()?,
             "subtopology_skew_above" => self.subtopology_spread() > want.as_u64()?,
+            "ideal_tag_distribution" => list(want).all(|key| {
+                self.tag_values(key).iter().all(|(active, standbys)| {
+                    let mut values = standbys.clone();
+                    values.dedup();
+                    values.len() == standbys.len() && !values.contains(active)
+                })
+            }),
+            "partial_tag_distribution" => list(want).all(|key| {
+                let values = self.tag_values(key);
+                values.iter().all(|(active, standbys)| standbys.iter().any(|v| v != active))
+            }),
+            "non_donor_keeps_prev_active" => {
+                let donors: Vec<InstanceId> = list(&want["donors"]).map(id).collect();
+                let before = |i: &InstanceId| &self.state.instances[i].previous_active;
+                let gave = |i: &&InstanceId| self.plan.active[*i] != *before(i);
+                donors.iter().filter(gave).count() <= 1
+            }
             "clients_with_standby_min" => holding(1) >= want.as_u64()?,
             "clients_with_tasks_min" => holding(2) >= want.as_u64()?,
             "all_clients_reached_capacity" => {
@@ -245,6 +269,21 @@ impl<'a> Judge<'a> {
 
     pub(crate) fn followers(&self, task: TaskId) -> BTreeSet<InstanceId> {
         self.instances().filter(|i| self.plan.standby[*i].contains(&task)).cloned().collect()
+    }
+
+    /// For each stateful task the tag values of the active and of the standbys (sorted).
+    fn tag_values(&self, key: &Value) -> Vec<(String, Vec<String>)> {
+        let key = key.as_str().expect("a tag key");
+        let value = |i: &InstanceId| self.state.instances[i].tags[key].clone();
+        let stateful = self.state.tasks.iter().filter(|(_, info)| info.stateful);
+        stateful
+            .map(|(task, _)| {
+                let active = self.instances().find(|i| self.plan.active[*i].contains(task));
+                let mut standbys: Vec<String> = self.followers(*task).iter().map(value).collect();
+                standbys.sort();
+                (value(active.expect("every task runs")), standbys)
+            })
+            .collect()
     }
 
     fn is_valid(&self, want: &Value) -> bool {

@@ -3,3 +3,4 @@
 mod corpus;
 mod expect;
 mod scenario;
+mod trajectories;

@@ -15,6 +15,9 @@ const LOG_FILE: &str = "db";
 /// sled's directory for large values.
 const BLOBS_DIR: &str = "blobs";
 
+/// sled refuses to work with next to none.
+const MIN_CACHE_BYTES: u64 = 64 * 1024;
+
 /// One sled database.
 #[derive(Debug)]
 pub(crate) struct Database {
@@ -39,7 +42,7 @@ impl Database {
         // each database.
         let config = sled::Config::new()
             .path(&path)
-            .cache_capacity(cache_bytes)
+            .cache_capacity(cache_bytes.max(MIN_CACHE_BYTES))
             .flush_every_ms(None)
             .mode(sled::Mode::LowSpace);
         let db = guard(dir, "open the database", || config.open())?;

@@ -1,4 +1,83 @@
-//! State store backends, layouts and typed views.
+//! State stores: backends, the overlay of uncommitted writes, layouts, serdes and typed views.
+//!
+//! A task keeps all its stores of one kind in one *storage*, made by a [`StoreBackend`]: in memory
+//! ([`MemoryBackend`]) or on disk (`headwater-store-sled`). Storages know bytes only. Above them sits,
+//! for each store, an [`Overlay`] that belongs to the stream thread; above that the typed
+//! [`KeyValueStore`].
+//!
+//! # Three levels
+//!
+//! ```text
+//!   get ─▶ open writes ─▶ sealed writes ─▶ backend          put ─▶ open writes
+//!          (this commit)  (in flight)      (TaskStorage)
+//! ```
+//!
+//! - **Open**: written since the last commit began. [`Overlay::put`] goes here and nowhere else.
+//! - **Sealed**: [`Overlay::seal`] copies the open writes into a [`WriteBatch`] and the task goes on at
+//!   once. Somebody else acknowledges, commits, and applies the batch with [`TaskStorage::apply`]; at
+//!   most one seal is in flight. Then [`Overlay::release`] makes its entries clean: they stay readable
+//!   from memory while there is room. If the commit fails, [`Overlay::abandon`] forgets both levels, and
+//!   what the backend holds is again the truth.
+//! - **Backend**: what was committed. Its [`StorageReader`] can be read by anybody at any time.
+//!
+//! The meta space of a storage holds the [`ChangelogPosition`]s up to which the data are complete; a
+//! position is written after its data, so it may be behind them but **never ahead**. What lies
+//! in between is read from the changelog once more after a crash, which changes nothing.
+//!
+//! # Two budgets
+//!
+//! - **Unforwarded bytes** (`statestore_cache_max_bytes`). With [`Caching::On`] an update waits in the
+//!   record cache, and only the last one of a key goes to the changelog and downstream. The cache is
+//!   that of Kafka Streams to the byte and to the order of its evictions (feature row P17):
+//!   while the [`cache_bytes`](Overlay::cache_bytes) of a thread's stores are over the budget, call
+//!   [`Overlay::evict_oldest`] on the store just written to and forward what it hands out.
+//! - **Uncommitted bytes** (`statestore_uncommitted_max_bytes`). Everything written since the seal is
+//!   held in memory: when the sum of [`uncommitted_bytes`](Overlay::uncommitted_bytes) is over this
+//!   budget, commit early.
+//!
+//! # Example
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use headwater_store::{
+//!     CacheFlush, Caching, MemoryBackend, OldValues, OpenOptions, Overlay, OverlayOptions,
+//!     StoreBackend, WriteBatch,
+//! };
+//!
+//! let mut storage = MemoryBackend::new().open(Path::new("0_3"), &OpenOptions::default())?;
+//! let space = storage.space("counts")?;
+//! let options =
+//!     OverlayOptions { caching: Caching::On(OldValues::All), ..OverlayOptions::default() };
+//! let mut counts: Overlay = Overlay::new("counts", space, storage.reader(), options);
+//!
+//! // Two updates of one key: one change to forward, with the value from before both.
+//! counts.put(b"word", Some(b"1"), || ());
+//! counts.put(b"word", Some(b"2"), || ());
+//! let mut flush = CacheFlush::new();
+//! counts.take_unforwarded(&mut flush)?;
+//! let changes: Vec<_> = flush.iter().map(|change| (change.key, change.old, change.new)).collect();
+//! assert_eq!(changes, [(&b"word"[..], None, Some(&b"2"[..]))]);
+//!
+//! // Commit: seal, go on, apply elsewhere, release.
+//! let mut batch = WriteBatch::new();
+//! counts.seal(&mut batch)?;
+//! counts.put(b"word", Some(b"3"), || ());
+//! assert_eq!(counts.get(b"word")?, Some(&b"3"[..]));
+//! storage.apply(batch.sort(), &[])?;
+//! counts.release();
+//!
+//! // What was not committed is gone when the next commit fails.
+//! counts.abandon();
+//! assert_eq!(counts.get(b"word")?, Some(&b"2"[..]));
+//! # Ok::<(), headwater_store::StoreError>(())
+//! ```
+//!
+//! # Other backends
+//!
+//! Implement [`StoreBackend`], [`TaskStorage`] and [`StorageReader`], and mount the contract suite
+//! (feature `contract`, macro `contract_suite!`) in your tests: it is the definition of what a backend
+//! must do.
 
 mod access;
 mod backend;

@@ -60,7 +60,9 @@ impl<S> Entry<S> {
 pub(crate) struct KeyHash(u64);
 
 impl<S> KeyTable<S> {
-    /// Room that a removed entry may keep for its successor; more is given back.
+    /// Removed entries that keep their buffers for their successors, and the largest buffer kept. The
+    /// rest is given back, so that a table shrinks with what it holds.
+    const KEPT_BUFFERS: usize = 1024;
     const KEPT_ROOM: usize = 1024;
 
     pub(crate) fn new() -> Self {
@@ -124,7 +126,7 @@ impl<S> KeyTable<S> {
 
     pub(crate) fn remove(&mut self, slot: Slot) {
         let entry = &mut self.entries[slot as usize];
-        if entry.bytes.capacity() > Self::KEPT_ROOM {
+        if self.vacant.len() >= Self::KEPT_BUFFERS || entry.bytes.capacity() > Self::KEPT_ROOM {
             entry.bytes = Vec::new();
         }
         let hash = entry.hash;

@@ -329,7 +329,7 @@ fn caching() -> impl Strategy<Value = Caching> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn overlay_agrees_with_a_map_and_a_naive_record_cache(
@@ -349,5 +349,48 @@ proptest! {
         prop_assert_eq!(fixture.overlay.uncommitted_bytes(), 0);
         prop_assert_eq!(fixture.overlay.sealed_bytes(), 0);
         fixture.scan(0, 23, Direction::Reverse)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// A cursor hands out what is true at that moment, in order, and every key that is there all
+    /// the time once, whatever happens to the store between two steps.
+    #[test]
+    fn a_cursor_stands_writes_and_commits(
+        direction in prop_oneof![Just(Direction::Forward), Just(Direction::Reverse)],
+        before in prop::collection::vec(step(), 1..60),
+        between in prop::collection::vec((0..3_usize, step()), 1..40),
+    ) {
+        let mut fixture = Fixture::new(Caching::Off, 300);
+        for step in &before {
+            fixture.run(step)?;
+        }
+        let mut untouched = fixture.current.clone();
+        let mut seen = Vec::new();
+        let mut cursor = fixture.overlay.range(KeyRange::all(), direction);
+        let steps = between.iter().map(|(reads, step)| (*reads, Some(step)));
+        for (reads, step) in steps.chain([(usize::MAX, None)]) {
+            for _ in 0..reads {
+                let next = fixture.overlay.next(&mut cursor).expect("memory reads");
+                let Some((key, value)) = next else { break };
+                prop_assert_eq!(fixture.current.get(key).map(Vec::as_slice), Some(value));
+                seen.push(key.to_owned());
+            }
+            if let Some(step) = step.filter(|step| !matches!(step, Step::Scan { .. })) {
+                let visible = fixture.current.clone();
+                fixture.run(step)?;
+                untouched.retain(|key, _| fixture.current.get(key) == visible.get(key));
+            }
+        }
+        let in_order = match direction {
+            Direction::Forward => seen.is_sorted_by(|a, b| a < b),
+            Direction::Reverse => seen.is_sorted_by(|a, b| a > b),
+        };
+        prop_assert!(in_order, "{:?}", seen);
+        for key in untouched.keys() {
+            prop_assert!(seen.contains(key), "{:?} was there all the time", key);
+        }
     }
 }

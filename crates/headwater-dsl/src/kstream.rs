@@ -21,6 +21,7 @@ mod sinks;
 mod values;
 
 pub use emit::{EmitPairs, EmitValues};
+pub use sinks::Terminal;
 
 pub(crate) use repartition::{SINK, Settings as RepartitionSettings, repartition};
 

@@ -43,7 +43,7 @@ pub use builder::{StreamsBuilder, TopicSelection};
 pub use error::{DslError, Part};
 pub use kgrouped_stream::KGroupedStream;
 pub use kgrouped_table::KGroupedTable;
-pub use kstream::{EmitPairs, EmitValues, KStream};
+pub use kstream::{EmitPairs, EmitValues, KStream, Terminal};
 pub use ktable::KTable;
 pub use nullity::{Nullable, Nullity, Present};
 pub use params::{

@@ -1,34 +1,58 @@
 //! The ends of a stream.
 
+use std::fmt;
+use std::rc::Rc;
+
 use headwater_runtime::UserError;
 use headwater_topology::SinkTopic;
 
 use super::KStream;
 use crate::builder::own_or_inherited;
-use crate::graph::{LogicalKind, Wire};
+use crate::graph::{LogicalGraph, LogicalKind, NodeKey, SharedGraph, Wire};
 use crate::nodes::{sink, step};
 use crate::nullity::Nullity;
 use crate::params::Produced;
 
+/// An operator without result, to be named if need be.
+pub struct Terminal {
+    graph: SharedGraph,
+    node: NodeKey,
+}
+
+impl Terminal {
+    /// Names the operator's node.
+    #[doc(alias = "Named")]
+    pub fn named(self, name: impl AsRef<str>) {
+        self.graph.borrow_mut().rename(self.node, name.as_ref());
+    }
+}
+
+impl fmt::Debug for Terminal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let graph: &LogicalGraph = &self.graph.borrow();
+        f.debug_struct("Terminal").field("node", &graph.name(self.node)).finish_non_exhaustive()
+    }
+}
+
 impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
     /// Calls a function for every record. Its effects are not repeated exactly once.
-    pub fn foreach<F>(&self, action: F)
+    pub fn foreach<F>(&self, action: F) -> Terminal
     where
         F: Fn(Option<&K>, N::Ref<'_, V>) + Send + Sync + 'static,
     {
         self.try_foreach(move |key, value| {
             action(key, value);
             Ok::<_, UserError>(())
-        });
+        })
     }
 
     /// [`foreach`](Self::foreach) with a function that can fail.
-    pub fn try_foreach<F, E>(&self, action: F)
+    pub fn try_foreach<F, E>(&self, action: F) -> Terminal
     where
         F: Fn(Option<&K>, N::Ref<'_, V>) -> Result<(), E> + Send + Sync + 'static,
         E: Into<UserError>,
     {
-        self.add_step(
+        let node = self.add_step(
             "KSTREAM-FOREACH-",
             step::<K, V, K, V, _>(move |out, record| {
                 let Some(value) = N::view(record.value) else {
@@ -38,6 +62,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
                 action(record.key, value).or_else(|error| out.failed(error))
             }),
         );
+        Terminal { graph: Rc::clone(&self.graph), node }
     }
 
     /// Writes every record to a topic, which must exist.

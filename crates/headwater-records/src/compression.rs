@@ -142,8 +142,8 @@ fn zstd(records: &[u8], out: &mut Vec<u8>) {
 
 /// Decompresses at once, so that no window has to be kept: a frame may announce one of 128 MiB.
 fn unzstd(compressed: &[u8], limit: usize) -> Result<Vec<u8>, DecompressError> {
-    // What has no bound is damaged; the decoder says how.
-    let bound = zstd::bulk::Decompressor::upper_bound(compressed).unwrap_or(0);
+    // What has no bound is damaged; the decoder, given some room, says how.
+    let bound = zstd::bulk::Decompressor::upper_bound(compressed).unwrap_or(compressed.len());
     let mut records = Vec::with_capacity(bound.min(limit));
     match zstd::bulk::Decompressor::new()?.decompress_to_buffer(compressed, &mut records) {
         Ok(_) => {

@@ -122,27 +122,21 @@ impl BatchHeader {
     /// checksum that fit its bytes.
     pub(crate) fn seal(&self, batch: &mut [u8]) {
         let length = i32::try_from(batch.len() - LENGTH_END).expect("a batch is below 2 GiB");
-        let mut out = batch;
-        let whole = &mut out;
-        {
-            let mut header: &mut [u8] = whole.get_mut(..HEADER_SIZE).expect(HOLDS_HEADER);
-            header.put_i64(self.base_offset);
-            header.put_i32(length);
-            header.put_i32(self.leader_epoch);
-            header.put_i8(MAGIC);
-            header.put_u32(0);
-            header.put_i16(self.attributes());
-            header.put_i32(self.last_offset_delta());
-            header.put_i64(self.base_timestamp);
-            header.put_i64(self.max_timestamp);
-            header.put_i64(self.producer_id);
-            header.put_i16(self.producer_epoch);
-            header.put_i32(self.base_sequence);
-            header.put_u32(self.record_count);
-        }
-        let checksum = computed_checksum(whole);
-        let mut field: &mut [u8] = whole.get_mut(CHECKSUM_START..CHECKSUM_END).expect(HOLDS_HEADER);
-        field.put_u32(checksum);
+        let mut header: &mut [u8] = batch.get_mut(..HEADER_SIZE).expect(HOLDS_HEADER);
+        header.put_i64(self.base_offset);
+        header.put_i32(length);
+        header.put_i32(self.leader_epoch);
+        header.put_i8(MAGIC);
+        header.put_u32(0);
+        header.put_i16(self.attributes());
+        header.put_i32(self.last_offset_delta());
+        header.put_i64(self.base_timestamp);
+        header.put_i64(self.max_timestamp);
+        header.put_i64(self.producer_id);
+        header.put_i16(self.producer_epoch);
+        header.put_i32(self.base_sequence);
+        header.put_u32(self.record_count);
+        repair_checksum(batch);
     }
 
     fn attributes(&self) -> i16 {
@@ -191,6 +185,13 @@ pub(crate) fn announced_size(bytes: &[u8], position: usize) -> Result<Option<u64
 /// The checksum that stands in `batch`, which holds a whole header.
 pub(crate) fn stored_checksum(batch: &[u8]) -> u32 {
     batch.get(CHECKSUM_START..CHECKSUM_END).expect(HOLDS_HEADER).get_u32()
+}
+
+/// Makes the checksum of `batch`, which holds a whole header, fit its bytes.
+pub(crate) fn repair_checksum(batch: &mut [u8]) {
+    let checksum = computed_checksum(batch);
+    let mut field: &mut [u8] = batch.get_mut(CHECKSUM_START..CHECKSUM_END).expect(HOLDS_HEADER);
+    field.put_u32(checksum);
 }
 
 /// The checksum of the bytes of `batch`, which holds a whole header.

@@ -1,0 +1,158 @@
+//! Whatever is written is read again, for all records and compressions.
+
+use bytes::{Bytes, BytesMut};
+use headwater_records::{
+    BatchBuilder, Batches, Compression, Header, ProducerStamp, Record, RecordCursor, RecordRef,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+struct Owned {
+    timestamp: i64,
+    key: Option<Vec<u8>>,
+    value: Option<Vec<u8>>,
+    headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
+impl Owned {
+    fn headers(&self) -> Vec<Header<'_>> {
+        self.headers.iter().map(|(name, value)| Header { name, value: value.as_deref() }).collect()
+    }
+
+    fn append_to(&self, builder: &mut BatchBuilder) -> u32 {
+        let record = Record {
+            timestamp: self.timestamp,
+            key: self.key.as_deref(),
+            value: self.value.as_deref(),
+            headers: &self.headers(),
+        };
+        builder.append(record).expect("the batch is small")
+    }
+
+    fn check(&self, record: RecordRef<'_>, offset: i64) {
+        assert_eq!(record.offset, offset);
+        assert_eq!(record.timestamp, self.timestamp);
+        assert_eq!(record.key, self.key.as_deref());
+        assert_eq!(record.value, self.value.as_deref());
+        assert_eq!(record.headers.len(), self.headers.len());
+        assert_eq!(record.headers.iter().collect::<Vec<_>>(), self.headers());
+    }
+}
+
+fn field() -> impl Strategy<Value = Option<Vec<u8>>> {
+    // Lengths around those where their own form grows by a byte, and compressible contents.
+    let bytes = prop_oneof![
+        vec(any::<u8>(), 0..20),
+        vec(any::<u8>(), 60..70),
+        (any::<u8>(), prop_oneof![0_usize..200, 8_150_usize..8_250, 70_000_usize..70_010])
+            .prop_map(|(byte, length)| vec![byte; length]),
+    ];
+    proptest::option::weighted(0.9, bytes)
+}
+
+fn record() -> impl Strategy<Value = Owned> {
+    let timestamp = prop_oneof![1_700_000_000_000_i64..1_700_000_100_000, any::<i64>()];
+    let headers = prop_oneof![
+        3 => Just(Vec::new()),
+        1 => vec((".{0,10}", field()), 0..4),
+    ];
+    (timestamp, field(), field(), headers).prop_map(|(timestamp, key, value, headers)| Owned {
+        timestamp,
+        key,
+        value,
+        headers,
+    })
+}
+
+fn compression() -> impl Strategy<Value = Compression> {
+    proptest::sample::select(vec![
+        Compression::None,
+        Compression::Gzip,
+        Compression::Snappy,
+        Compression::Lz4,
+        Compression::Zstd,
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn batches_come_back_as_they_were_written(
+        batches in vec(vec(record(), 1..12), 1..4),
+        compression in compression(),
+        cut in any::<proptest::sample::Index>(),
+    ) {
+        // One builder for all, to see that nothing stays behind in it.
+        let mut builder = BatchBuilder::new(compression);
+        let mut log = BytesMut::new();
+        let mut ends = Vec::new();
+        for (number, records) in (0_i32..).zip(&batches) {
+            for (index, record) in (0..).zip(records) {
+                prop_assert_eq!(record.append_to(&mut builder), index);
+            }
+            prop_assert_eq!(builder.count() as usize, records.len());
+            prop_assert_eq!(
+                builder.max_timestamp(),
+                records.iter().map(|record| record.timestamp).max(),
+            );
+            let size = builder.size_bytes();
+            let mut pending = builder.finish();
+            prop_assert!(builder.is_empty() && builder.size_bytes() == 0);
+            prop_assert_eq!(builder.max_timestamp(), None);
+            let batch = pending.stamp(ProducerStamp {
+                producer_id: 5,
+                producer_epoch: 6,
+                base_sequence: number,
+                transactional: number % 2 == 1,
+            });
+            prop_assert_eq!(batch.len(), pending.size_bytes());
+            if compression == Compression::None {
+                prop_assert_eq!(batch.len(), size);
+            }
+            log.extend_from_slice(&batch);
+            ends.push(log.len());
+        }
+        check_log(&log.clone().freeze(), &batches);
+
+        // Cut anywhere, the whole batches before the cut are still there.
+        let end = cut.index(log.len() + 1);
+        let whole = ends.iter().filter(|&&batch_end| batch_end <= end).count();
+        let mut rest = Batches::new(log.freeze().slice(..end));
+        prop_assert_eq!(rest.by_ref().map(Result::unwrap).count(), whole);
+        prop_assert_eq!(rest.position(), if whole == 0 { 0 } else { ends[whole - 1] });
+        prop_assert_eq!(rest.remainder(), end - rest.position());
+    }
+}
+
+fn check_log(log: &Bytes, batches: &[Vec<Owned>]) {
+    let mut read = Batches::new(log.clone());
+    for (number, expected) in (0_i32..).zip(batches) {
+        let batch = read.next().expect("a batch").expect("a sound batch");
+        let header = *batch.header();
+        assert_eq!((header.producer_id, header.producer_epoch), (5, 6));
+        assert_eq!(header.base_sequence, number);
+        assert_eq!(header.is_transactional, number % 2 == 1);
+        assert_eq!(header.record_count as usize, expected.len());
+        assert_eq!(header.last_offset, i64::from(header.record_count) - 1);
+        let records = batch.decompress(10 << 20).expect("sound records");
+
+        let mut cursor = RecordCursor::new(records.clone());
+        let mut left = header.record_count;
+        for ((offset, expected), record) in (0..).zip(expected).zip(&records) {
+            expected.check(record.expect("a sound record"), offset);
+            assert_eq!(cursor.remaining(), left);
+            if offset % 2 == 0 {
+                expected.check(cursor.peek().expect("a record").expect("sound"), offset);
+                assert_eq!(cursor.remaining(), left);
+                expected.check(cursor.peek().expect("a record").expect("sound"), offset);
+            }
+            expected.check(cursor.next().expect("a record").expect("sound"), offset);
+            left -= 1;
+        }
+        assert!(cursor.peek().is_none() && cursor.next().is_none());
+        assert_eq!(records.iter().count(), expected.len());
+    }
+    assert!(read.next().is_none());
+}

@@ -80,7 +80,7 @@ pub trait Application: fmt::Debug + Send + Sync {
 /// A running instance. Dropping it is a crash: nothing more is committed, and threads end as soon
 /// as they come back from what they are at. [`close`](Self::close) ends it in good order.
 #[derive(Debug)]
-pub struct Headwater {
+pub struct Instance {
     commands: mpsc::UnboundedSender<InstanceCommand>,
     state: watch::Receiver<InstanceState>,
     tasks: watch::Receiver<BTreeMap<TaskId, TaskStatus>>,
@@ -89,10 +89,10 @@ pub struct Headwater {
     coordinator: JoinHandle<()>,
 }
 
-impl Headwater {
+impl Instance {
     /// An instance to be.
-    pub fn builder(application: impl Application + 'static) -> HeadwaterBuilder {
-        HeadwaterBuilder {
+    pub fn builder(application: impl Application + 'static) -> InstanceBuilder {
+        InstanceBuilder {
             application: Arc::new(application),
             config: StreamsConfig::new(String::new()),
             broker: None,
@@ -179,7 +179,7 @@ impl Headwater {
     }
 }
 
-impl Drop for Headwater {
+impl Drop for Instance {
     fn drop(&mut self) {
         self.coordinator.abort();
     }
@@ -187,7 +187,7 @@ impl Drop for Headwater {
 
 /// Sets an instance up.
 #[derive(Debug)]
-pub struct HeadwaterBuilder {
+pub struct InstanceBuilder {
     application: Arc<dyn Application>,
     config: StreamsConfig,
     broker: Option<Arc<dyn Broker>>,
@@ -200,7 +200,7 @@ pub struct HeadwaterBuilder {
     hooks: Hooks,
 }
 
-impl HeadwaterBuilder {
+impl InstanceBuilder {
     /// The settings; their default has no application id.
     pub fn config(mut self, config: StreamsConfig) -> Self {
         self.config = config;
@@ -296,7 +296,7 @@ impl HeadwaterBuilder {
     /// # Errors
     /// What is wrong with settings, topology, state directory or topics; nothing has been started
     /// then, and no topic created.
-    pub async fn start(self) -> Result<Headwater, StartError> {
+    pub async fn start(self) -> Result<Instance, StartError> {
         self.config.validate()?;
         for finding in &self.config.findings {
             tracing::warn!("{finding}");
@@ -314,7 +314,7 @@ impl HeadwaterBuilder {
         let (coordinator, hears) =
             Coordinator::new(Arc::new(shared), self.execution, self.hooks, views, told);
         let coordinator = tokio::spawn(coordinator.run(hears, with_state));
-        Ok(Headwater { commands, state, tasks, error, process_id, coordinator })
+        Ok(Instance { commands, state, tasks, error, process_id, coordinator })
     }
 
     async fn prepare(&self) -> Result<(Shared, BTreeSet<TaskId>), StartError> {

@@ -15,9 +15,10 @@ mod topics_check;
 mod worker;
 
 pub use config::{BadRecord, ConfigError, Finding, FindingReason, StreamsConfig};
+pub use headwater_changelog::RestoreListener;
 pub use instance::{
-    Application, CloseTimeout, Execution, Headwater, HeadwaterBuilder, InstanceError,
-    InstanceState, StartError, TaskStatus, UncaughtReaction,
+    Application, CloseTimeout, Execution, Instance, InstanceBuilder, InstanceError, InstanceState,
+    StartError, TaskStatus, UncaughtReaction,
 };
 pub use process::{
     CachedUpdate, Cx, DropCounts, DropReason, ExceptionHandler, ExtractedTime, Failure,

@@ -133,6 +133,16 @@ enum Member {
     Left,
 }
 
+/// Whether the leader's plan is known and followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// None was told since the last loss of membership.
+    Missing,
+    /// It took tasks away; when they are gone the group is joined again.
+    Releasing,
+    Followed,
+}
+
 pub(super) struct Coordinator {
     shared: Arc<Shared>,
     execution: Execution,
@@ -150,10 +160,7 @@ pub(super) struct Coordinator {
     restorer: mpsc::UnboundedSender<RestoreCommand<TaskId, StoreStep>>,
     grants: watch::Sender<Option<Grant>>,
     member: Member,
-    /// A plan has been told since the last loss of membership.
-    assigned: bool,
-    /// The plan took tasks away; when they are gone the group is joined again.
-    releasing: bool,
+    plan: Plan,
     shutdown_requested: bool,
     ending: Ending,
     paused: bool,
@@ -211,8 +218,7 @@ impl Coordinator {
             restorer,
             grants: watch::Sender::new(None),
             member: Member::Left,
-            assigned: false,
-            releasing: false,
+            plan: Plan::Missing,
             shutdown_requested: false,
             ending: Ending::No,
             paused: false,
@@ -368,8 +374,7 @@ impl Coordinator {
 
     /// Updates what the outside sees (feature row R2).
     fn show(&mut self) {
-        let running = self.assigned
-            && !self.releasing
+        let running = self.plan == Plan::Followed
             && self.tasks.values().all(|entry| matches!(entry.stage, Stage::Running));
         if self.ending == Ending::No {
             self.become_state(if running {
@@ -390,7 +395,7 @@ impl Coordinator {
         });
     }
 
-    fn become_state(&mut self, next: InstanceState) {
+    fn become_state(&self, next: InstanceState) {
         let old = *self.views.state.borrow();
         if old == next || !old.may_become(next) {
             return;

@@ -145,7 +145,7 @@ pub enum InstanceError {
     },
 }
 
-/// [`close`](crate::Headwater::close) did not end in time; what was not committed will be done
+/// [`close`](crate::Instance::close) did not end in time; what was not committed will be done
 /// again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("closing took longer than {} ms; {} tasks were given up without a last commit", .limit.as_millis(), .tasks.len())]

@@ -121,25 +121,21 @@ async fn input_starts(
             .find(|source| source.topics.contains(&topic_partition.topic))
             .and_then(|source| source.reset)
             .unwrap_or(shared.config.auto_offset_reset);
-        let start = match committed.get(&topic_partition) {
-            Some(committed) => {
-                let metadata =
-                    OffsetMetadata::decode(&committed.metadata).unwrap_or_else(|error| {
-                        tracing::warn!(%topic_partition, %error, "the partition time begins anew");
-                        OffsetMetadata::new()
-                    });
-                let partition_time = metadata.partition_time;
-                InputStart { topic_partition, offset: committed.offset, partition_time }
-            }
-            None => {
-                let now_ms = shared.clock.wall_ms();
-                let ask = || reset_offset(&*shared.broker, &topic_partition, reset, now_ms);
-                let offset = retry(shared, id, "find where its input begins", ask).await?;
-                let Some(offset) = offset else {
-                    return Err(InstanceError::NoOffset { topic_partition });
-                };
-                InputStart { topic_partition, offset, partition_time: -1 }
-            }
+        let start = if let Some(committed) = committed.get(&topic_partition) {
+            let metadata = OffsetMetadata::decode(&committed.metadata).unwrap_or_else(|error| {
+                tracing::warn!(%topic_partition, %error, "the partition time begins anew");
+                OffsetMetadata::new()
+            });
+            let partition_time = metadata.partition_time;
+            InputStart { topic_partition, offset: committed.offset, partition_time }
+        } else {
+            let now_ms = shared.clock.wall_ms();
+            let ask = || reset_offset(&*shared.broker, &topic_partition, reset, now_ms);
+            let offset = retry(shared, id, "find where its input begins", ask).await?;
+            let Some(offset) = offset else {
+                return Err(InstanceError::NoOffset { topic_partition });
+            };
+            InputStart { topic_partition, offset, partition_time: -1 }
         };
         starts.push((start, reset));
     }

@@ -38,8 +38,8 @@ pub(super) fn plan(
     for (member, told) in assignor::hand_over(&state, &threads).into_values().flatten() {
         let member = MemberId::from(member.as_str());
         let plan = plans.get_mut(&member).expect("the assignor names no strangers");
-        plan.active = told.active.iter().map(from_assignor).collect();
-        plan.withheld = told.withheld.iter().map(from_assignor).collect();
+        plan.active = told.active.into_iter().map(from_assignor).collect();
+        plan.withheld = told.withheld.into_iter().map(from_assignor).collect();
     }
     Ok(plans)
 }
@@ -51,15 +51,16 @@ fn application_state(
 ) -> ApplicationState {
     let mut state = ApplicationState::default();
     for (&task, inputs) in &tasks.tasks {
-        state.tasks.insert(to_assignor(&task), task_info(task, inputs, changelogs));
+        state.tasks.insert(to_assignor(task), task_info(task, inputs, changelogs));
     }
     for (id, facts) in members {
         let instance = assignor::InstanceId::new(facts.process_id.to_string());
         let info = state.instances.entry(instance).or_insert_with(|| InstanceInfo::new(0));
         info.capacity += facts.capacity;
-        let owned: BTreeSet<assignor::TaskId> = facts.owned.iter().map(to_assignor).collect();
+        let owned: BTreeSet<assignor::TaskId> =
+            facts.owned.iter().copied().map(to_assignor).collect();
         let followed: BTreeSet<assignor::TaskId> =
-            facts.with_state.difference(&facts.owned).map(to_assignor).collect();
+            facts.with_state.difference(&facts.owned).copied().map(to_assignor).collect();
         let mut member = MemberInfo::default();
         member.owned_partitions = owned
             .iter()
@@ -95,15 +96,16 @@ fn task_info(task: TaskId, inputs: &BTreeSet<(String, u32)>, changelogs: &Change
     info
 }
 
-fn to_assignor(task: &TaskId) -> assignor::TaskId {
+fn to_assignor(task: TaskId) -> assignor::TaskId {
     assignor::TaskId::new(task.subtopology.0, task.partition)
 }
 
-fn from_assignor(task: &assignor::TaskId) -> TaskId {
+fn from_assignor(task: assignor::TaskId) -> TaskId {
     TaskId::new(task.subtopology, task.partition)
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_raw_string_hashes, reason = "expect-test writes its texts so")]
 mod tests {
     use std::fmt::Write;
 

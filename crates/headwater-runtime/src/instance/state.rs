@@ -67,6 +67,7 @@ impl fmt::Display for InstanceState {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_raw_string_hashes, reason = "expect-test writes its texts so")]
 mod tests {
     use std::fmt::Write;
 

@@ -2,4 +2,5 @@
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by them")]
 
+mod instance;
 mod worker;

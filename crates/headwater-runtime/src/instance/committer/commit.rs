@@ -91,17 +91,13 @@ impl CommitJob {
         let thread = self.thread;
         let writes = std::mem::take(&mut self.writes);
         let tasks: Vec<_> = writes.iter().map(|writes| writes.task).collect();
-        match self.blocking.call(move || apply(thread, writes)).await {
-            Some((tasks, result)) => {
-                CommitEnd { tasks, offsets, result: result.map_err(CommitFailure::Fatal) }
-            }
-            None => {
-                let task = tasks.first().copied().expect("a commit has tasks");
-                let error = InstanceError::Blocking { task };
-                let result = Err(CommitFailure::Fatal(error));
-                CommitEnd { tasks: Vec::new(), offsets, result }
-            }
+        let applied = self.blocking.call(move || apply(thread, writes)).await;
+        if let Some((tasks, result)) = applied {
+            return CommitEnd { tasks, offsets, result: result.map_err(CommitFailure::Fatal) };
         }
+        let task = tasks.first().copied().expect("a commit has tasks");
+        let result = Err(CommitFailure::Fatal(InstanceError::Blocking { task }));
+        CommitEnd { tasks: Vec::new(), offsets, result }
     }
 
     /// Commits under the grant in force. Between two generations of the group it waits for the new

@@ -9,7 +9,7 @@ use headwater_topology::TaskId;
 use tokio::sync::mpsc;
 
 use super::task_side::send;
-use super::{Coordinator, Ending, Member};
+use super::{Coordinator, Ending, Member, Plan};
 use crate::facts::{MemberFacts, MemberPlan};
 use crate::instance::error::InstanceError;
 use crate::instance::group::{self, GroupCommand, GroupNews};
@@ -42,7 +42,7 @@ impl Coordinator {
     }
 
     /// Joins, or joins again, with the facts as they are now.
-    pub(super) fn join(&mut self) {
+    pub(super) fn join(&self) {
         let facts = MemberFacts {
             process_id: self.shared.process_id,
             capacity: u32::try_from(self.shared.config.num_stream_threads).unwrap_or(u32::MAX),
@@ -128,11 +128,11 @@ impl Coordinator {
         if self.ending != Ending::No {
             return;
         }
-        self.assigned = true;
+        self.plan = Plan::Followed;
         let ours: Vec<TaskId> = self.tasks.keys().copied().collect();
         for task in ours.into_iter().filter(|task| !plan.active.contains(task)) {
             self.release(task);
-            self.releasing = true;
+            self.plan = Plan::Releasing;
         }
         for &task in &plan.active {
             self.take(task);
@@ -142,8 +142,7 @@ impl Coordinator {
     /// Everything this instance held is void.
     pub(super) fn lose_membership(&mut self, member: Member) {
         self.grants.send_replace(None);
-        self.assigned = false;
-        self.releasing = false;
+        self.plan = Plan::Missing;
         if member == Member::Leaving {
             send(&self.group, GroupCommand::Leave);
         }
@@ -168,8 +167,8 @@ impl Coordinator {
         match self.member {
             Member::Yes => {
                 let all_released = self.tasks.values().all(|entry| entry.wanted);
-                if self.releasing && all_released {
-                    self.releasing = false;
+                if self.plan == Plan::Releasing && all_released {
+                    self.plan = Plan::Missing;
                     self.join();
                 }
             }

@@ -1,0 +1,8 @@
+//! Whole instances on an embedded broker, mostly under paused time and on one thread.
+
+mod crashes;
+mod errors;
+mod group;
+mod harness;
+mod lifecycle;
+mod restores;

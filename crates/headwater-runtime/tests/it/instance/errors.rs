@@ -1,0 +1,224 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use headwater_broker::Topics;
+use headwater_runtime::{
+    BadRecord, Execution, InstanceState, StartError, UncaughtReaction, UserError,
+};
+
+use super::harness::{
+    APPLICATION, CHANGELOG, OnWord, WordCount, World, close, files, running, stopped,
+};
+
+fn on_word(on_word: impl Fn(&str) -> Result<(), UserError> + Send + Sync + 'static) -> WordCount {
+    WordCount { on_word: Some(OnWord(Arc::new(on_word))) }
+}
+
+/// The error and its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        text += &format!(": {error}");
+        next = error.source();
+    }
+    text
+}
+
+async fn start_error(world: &World) -> String {
+    let error: StartError = world.builder(WordCount::default()).start().await.unwrap_err();
+    let names = world.broker.list_topics().await.unwrap();
+    let internal = names.iter().filter(|topic| topic.name.as_str().starts_with("count-")).count();
+    assert_eq!(internal, 0, "nothing is left half-created");
+    chain(&error)
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_topics_are_named_at_start() {
+    let world = World::without_topics();
+    assert_eq!(
+        start_error(&world).await,
+        "the topics do not fit the topology: missing source topics: lines (of sub-topology 0); create them before the application starts"
+    );
+    world.create("lines", 2, &[]).await;
+    assert_eq!(
+        start_error(&world).await,
+        "the topics do not fit the topology: missing output topics: counts; create them before the application starts"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn internal_topics_that_do_not_fit_are_named_at_start() {
+    let world = World::new().await;
+    world.create(CHANGELOG, 3, &[("cleanup.policy", "compact")]).await;
+    let error = world.builder(WordCount::default()).start().await.unwrap_err();
+    assert_eq!(
+        chain(&error),
+        "the topics do not fit the topology: internal topic count-counts-changelog exists with 3 partitions but needs 2; reset the application, or restore the number of partitions of its source topics"
+    );
+    let world = World::new().await;
+    world.create(CHANGELOG, 2, &[("cleanup.policy", "delete")]).await;
+    let error = world.builder(WordCount::default()).start().await.unwrap_err();
+    assert_eq!(
+        chain(&error),
+        "the topics do not fit the topology: cleanup.policy of changelog count-counts-changelog is \"delete\"; take `delete` out of it"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn internal_topics_are_created_with_their_settings() {
+    let world = World::new().await;
+    let config = world.config().topic("segment.bytes", "1000000");
+    let instance = world.builder(WordCount::default()).config(config).start().await.unwrap();
+    let configs = world.broker.topic_configs(&CHANGELOG.into()).await.unwrap();
+    assert_eq!(configs["cleanup.policy"], "compact");
+    assert_eq!(configs["segment.bytes"], "1000000");
+    running(&instance).await;
+    close(instance).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_directory_in_use_is_named_at_start() {
+    let world = World::new().await;
+    let instance = world.start().await;
+    running(&instance).await;
+    let error = world.builder(WordCount::default()).start().await.unwrap_err();
+    assert!(chain(&error).contains("is in use by process"), "{}", chain(&error));
+    close(instance).await;
+    let names = files(&world.directory.path().join(APPLICATION));
+    assert_eq!(names, ["headwater.json", "headwater.lock"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_user_function_ends_the_instance_by_default() {
+    let world = World::new().await;
+    let application = on_word(|word| match word {
+        "poison" => Err("cannot count this".into()),
+        _ => Ok(()),
+    });
+    let instance = world.builder(application).start().await.unwrap();
+    running(&instance).await;
+    world.write("a").await;
+    world.wait_for_counts(&[("a", 1)]).await;
+    world.write("poison").await;
+    assert_eq!(stopped(&instance).await, InstanceState::Error);
+    let error = instance.error().expect("it says why");
+    let text = error.to_string();
+    assert!(text.starts_with("processing failed in task 1_"), "{text}");
+    assert!(text.contains("node count, record count-words-repartition-"), "{text}");
+    assert!(text.ends_with("cannot count this"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_user_function_is_an_error_like_others() {
+    let world = World::new().await;
+    let application = on_word(|word| {
+        assert_ne!(word, "poison", "user code panics");
+        Ok(())
+    });
+    let instance = world.builder(application).start().await.unwrap();
+    running(&instance).await;
+    world.write("poison").await;
+    assert_eq!(stopped(&instance).await, InstanceState::Error);
+    let text = instance.error().expect("it says why").to_string();
+    assert!(text.contains("user code panicked"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_record_can_be_skipped_or_kept_aside() {
+    let fails = || {
+        on_word(|word| match word {
+            "poison" => Err("cannot count this".into()),
+            _ => Ok(()),
+        })
+    };
+    let world = World::new().await;
+    let config = world.config().processing_exception_handler(BadRecord::Continue);
+    let instance = world.builder(fails()).config(config).start().await.unwrap();
+    running(&instance).await;
+    world.write("a poison b").await;
+    world.wait_for_counts(&[("a", 1), ("b", 1)]).await;
+    close(instance).await;
+
+    world.create("dead", 1, &[]).await;
+    let config = world
+        .config()
+        .processing_exception_handler(BadRecord::DeadLetter)
+        .errors_dead_letter_queue_topic_name("dead");
+    let instance = world.builder(fails()).config(config).start().await.unwrap();
+    running(&instance).await;
+    world.write("a poison b").await;
+    world.wait_for_counts(&[("a", 2), ("b", 2)]).await;
+    close(instance).await;
+    let dead: Vec<String> = world.read("dead").await.into_iter().map(|(word, _)| word).collect();
+    assert_eq!(dead, ["poison"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_thread_takes_the_tasks_over() {
+    let world = World::new().await;
+    let failed = AtomicBool::new(false);
+    let application = on_word(move |word| {
+        if word == "poison" && !failed.swap(true, Ordering::Relaxed) {
+            return Err("only once".into());
+        }
+        Ok(())
+    });
+    let instance = world
+        .builder(application)
+        .uncaught_exception_handler(|_| UncaughtReaction::ReplaceThread)
+        .start()
+        .await
+        .unwrap();
+    running(&instance).await;
+    world.write("a").await;
+    world.wait_for_counts(&[("a", 1)]).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.write("poison").await;
+    // The thread had processed the line too, and begins at its last commit.
+    let counts = world.wait_until(|counts| counts.contains_key("poison")).await;
+    assert_eq!(counts["a"], 1, "{counts:?}");
+    close(instance).await;
+}
+
+#[tokio::test]
+async fn a_hung_user_function_gives_its_partitions_up() {
+    let world = World::new().await;
+    let (hang, hanging) = std::sync::mpsc::channel::<()>();
+    let hanging = std::sync::Mutex::new(hanging);
+    let application = on_word(move |word| {
+        if word == "hang" {
+            // Returns when the test says so, and at once from then on.
+            hanging.lock().unwrap().recv().unwrap_err();
+        }
+        Ok(())
+    });
+    let instance = world
+        .builder(application)
+        .config(world.config().max_poll_interval_ms(200))
+        .execution(Execution::Threads)
+        .start()
+        .await
+        .unwrap();
+    running(&instance).await;
+    world.write("hang").await;
+    let left = instance.wait_for(|state| state != InstanceState::Running);
+    assert_eq!(left.await, InstanceState::Rebalancing);
+    let directory = tempfile::tempdir().unwrap();
+    let config = world.config().state_dir(directory.path());
+    let other = world
+        .builder(WordCount::default())
+        .config(config)
+        .execution(Execution::Threads)
+        .start()
+        .await
+        .unwrap();
+    running(&other).await;
+    world.wait_until(|counts| counts.contains_key("hang")).await;
+    assert_eq!(other.tasks().len(), 4, "the other instance has all tasks");
+    drop(hang);
+    running(&instance).await;
+    close(other).await;
+    close(instance).await;
+}

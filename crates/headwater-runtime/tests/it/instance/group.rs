@@ -1,0 +1,115 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_broker::{BrokerError, GroupId, MemberId};
+use headwater_embedded::{CallKind, Fault, FaultPlan, Target};
+use headwater_runtime::{Instance, InstanceState, StreamsConfig, UncaughtReaction};
+
+use super::harness::{APPLICATION, OnWord, WordCount, World, close, running, stopped};
+
+/// A second instance needs a state directory of its own.
+async fn second(world: &World, directory: &tempfile::TempDir) -> Instance {
+    let config = world.config().state_dir(directory.path());
+    world.builder(WordCount::default()).config(config).start().await.unwrap()
+}
+
+async fn tasks_settle(instances: &[&Instance], expected: &[usize]) {
+    for _ in 0..600 {
+        let all_run = instances.iter().all(|it| it.state() == InstanceState::Running);
+        let tasks: Vec<usize> = instances.iter().map(|it| it.tasks().len()).collect();
+        if all_run && tasks == expected {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let tasks: Vec<_> = instances.iter().map(|it| (it.state(), it.tasks())).collect();
+    panic!("the tasks do not settle at {expected:?}: {tasks:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_instances_share_the_tasks() {
+    let world = World::new().await;
+    let one = world.start().await;
+    running(&one).await;
+    world.write("a b a").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1)]).await;
+
+    let directory = tempfile::tempdir().unwrap();
+    let two = second(&world, &directory).await;
+    tasks_settle(&[&one, &two], &[2, 2]).await;
+    world.write("a b c").await;
+    world.wait_for_counts(&[("a", 3), ("b", 2), ("c", 1)]).await;
+
+    close(one).await;
+    tasks_settle(&[&two], &[4]).await;
+    world.write("a b c").await;
+    world.wait_for_counts(&[("a", 4), ("b", 3), ("c", 2)]).await;
+    close(two).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tasks_of_a_crashed_instance_move() {
+    let world = World::new().await;
+    let one = world.start().await;
+    running(&one).await;
+    let directory = tempfile::tempdir().unwrap();
+    let two = second(&world, &directory).await;
+    tasks_settle(&[&one, &two], &[2, 2]).await;
+    world.write("a b a").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1)]).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    drop(one);
+    tasks_settle(&[&two], &[4]).await;
+    world.write("a b").await;
+    world.wait_for_counts(&[("a", 3), ("b", 2)]).await;
+    close(two).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_membership_is_taken_up_again() {
+    let world = World::new().await;
+    let instance = world.start().await;
+    running(&instance).await;
+    world.write("a b").await;
+    world.wait_for_counts(&[("a", 1), ("b", 1)]).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let error = BrokerError::UnknownMember {
+        group: GroupId::from(APPLICATION),
+        member_id: MemberId::from("?").to_string(),
+    };
+    let plan = FaultPlan::new().fault(CallKind::Heartbeat, Target::Any, 0..1, Fault::Fail(error));
+    world.broker.set_faults(Some(plan));
+    instance.wait_for(|state| state != InstanceState::Running).await;
+    running(&instance).await;
+    world.write("a").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1)]).await;
+    close(instance).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_instance_can_stop_the_application() {
+    let world = World::new().await;
+    let directory = tempfile::tempdir().unwrap();
+    let instance = |config: StreamsConfig| {
+        let on_word = OnWord(Arc::new(|word| match word {
+            "poison" => Err("poison".into()),
+            _ => Ok(()),
+        }));
+        world
+            .builder(WordCount { on_word: Some(on_word) })
+            .config(config)
+            .uncaught_exception_handler(|_| UncaughtReaction::ShutdownApplication)
+            .start()
+    };
+    let one = instance(world.config()).await.unwrap();
+    running(&one).await;
+    let two = instance(world.config().state_dir(directory.path())).await.unwrap();
+    tasks_settle(&[&one, &two], &[2, 2]).await;
+    world.write("poison").await;
+    assert_eq!(stopped(&one).await, InstanceState::Error);
+    assert_eq!(stopped(&two).await, InstanceState::Error);
+    let mut errors = [one, two].map(|it| it.error().expect("it says why").to_string());
+    errors.sort();
+    assert!(errors[0].starts_with("processing failed in task 1_"), "{errors:?}");
+    assert_eq!(errors[1], "the application was asked to stop by one of its instances");
+}

@@ -1,0 +1,167 @@
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use headwater_broker::{OffsetSpec, TopicPartition};
+use headwater_runtime::{Execution, InstanceState};
+
+use super::harness::{
+    APPLICATION, CHANGELOG, REPARTITION, WordCount, World, close, files, running,
+};
+
+#[tokio::test(start_paused = true)]
+async fn counts_words_and_commits() {
+    let world = World::new().await;
+    let states = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&states);
+    let instance = world
+        .builder(WordCount::default())
+        .state_listener(move |new, old| heard.lock().unwrap().push((old, new)))
+        .start()
+        .await
+        .unwrap();
+    running(&instance).await;
+    assert_eq!(instance.tasks().len(), 4);
+    world.write("to be or not to be").await;
+    world.wait_for_counts(&[("to", 2), ("be", 2), ("or", 1), ("not", 1)]).await;
+    close(instance).await;
+
+    assert_eq!(world.committed("lines").await, [Some(1), None]);
+    for partition in 0..2 {
+        let topic_partition = TopicPartition::new(REPARTITION, partition);
+        let end = world.offset(&topic_partition, OffsetSpec::Latest).await;
+        let committed = world.committed(REPARTITION).await[usize::try_from(partition).unwrap()];
+        assert_eq!(committed.unwrap_or(0), end, "everything is committed");
+    }
+    assert_eq!(world.read(CHANGELOG).await.len(), 6, "without cache every change is logged");
+    let states: Vec<String> =
+        states.lock().unwrap().iter().map(|(old, new)| format!("{old} {new}")).collect();
+    assert_eq!(
+        states,
+        [
+            "CREATED REBALANCING",
+            "REBALANCING RUNNING",
+            "RUNNING PENDING_SHUTDOWN",
+            "PENDING_SHUTDOWN NOT_RUNNING",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_goes_on_and_reads_nothing_again() {
+    let world = World::new().await;
+    let instance = world.start().await;
+    let process_id = instance.process_id();
+    running(&instance).await;
+    world.write("a b a").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1)]).await;
+    close(instance).await;
+    world.restores.take();
+
+    let instance = world.start().await;
+    running(&instance).await;
+    assert_eq!(instance.process_id(), process_id);
+    let heard = world.restores.take();
+    assert!(heard.iter().all(|line| line.ends_with("read 0") || line.contains(" from ")));
+    world.write("a c").await;
+    world.wait_for_counts(&[("a", 3), ("b", 1), ("c", 1)]).await;
+    close(instance).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn processed_records_of_repartition_topics_are_deleted() {
+    let world = World::new().await;
+    let config = world.config().repartition_purge_interval_ms(1000);
+    let instance = world.builder(WordCount::default()).config(config).start().await.unwrap();
+    running(&instance).await;
+    world.write("a b c d e f").await;
+    world.wait_for_counts(&[("a", 1), ("b", 1), ("c", 1), ("d", 1), ("e", 1), ("f", 1)]).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(world.read(REPARTITION).await, []);
+    assert_eq!(world.read("lines").await.len(), 1, "only repartition topics are purged");
+    close(instance).await;
+    let instance = world.start().await;
+    running(&instance).await;
+    world.write("a").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1), ("c", 1), ("d", 1), ("e", 1), ("f", 1)]).await;
+    close(instance).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_instance_processes_nothing() {
+    let world = World::new().await;
+    let instance = world.start().await;
+    running(&instance).await;
+    instance.pause();
+    world.write("a").await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.read("counts").await, []);
+    instance.resume();
+    world.wait_for_counts(&[("a", 1)]).await;
+    close(instance).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_threads_share_the_tasks() {
+    let world = World::new().await;
+    let config = world.config().num_stream_threads(2);
+    let instance = world.builder(WordCount::default()).config(config).start().await.unwrap();
+    running(&instance).await;
+    let mut threads: Vec<usize> = instance.tasks().values().map(|task| task.thread).collect();
+    threads.sort_unstable();
+    assert_eq!(threads, [1, 1, 2, 2]);
+    world.write("a b a c").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1), ("c", 1)]).await;
+    close(instance).await;
+}
+
+#[tokio::test]
+async fn real_threads_and_real_time() {
+    let world = World::new().await;
+    let instance = world
+        .builder(WordCount::default())
+        .config(world.config().num_stream_threads(2))
+        .execution(Execution::Threads)
+        .start()
+        .await
+        .unwrap();
+    running(&instance).await;
+    world.write("a b a c").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1), ("c", 1)]).await;
+    close(instance).await;
+    let directory = world.directory.path().join(APPLICATION);
+    assert_eq!(files(&directory), ["headwater.json", "headwater.lock"]);
+}
+
+#[tokio::test]
+async fn dropping_an_instance_ends_its_threads() {
+    let world = World::new().await;
+    let instance =
+        world.builder(WordCount::default()).execution(Execution::Threads).start().await.unwrap();
+    running(&instance).await;
+    drop(instance);
+    // The lock of the state directory goes with the last part of the instance.
+    let again = world.start_again().await;
+    running(&again).await;
+    close(again).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_gives_up_after_its_time() {
+    use headwater_embedded::{CallKind, Fault, FaultPlan, Target};
+    let world = World::new().await;
+    let instance = world.start().await;
+    running(&instance).await;
+    let slow = Fault::Delay(Duration::from_secs(3600));
+    let plan = FaultPlan::new().fault(CallKind::CommitOffsets, Target::Any, 0..99, slow);
+    world.broker.set_faults(Some(plan));
+    world.write("a").await;
+    world.wait_for_counts(&[("a", 1)]).await;
+    let error = instance.close(Duration::from_secs(5)).await.unwrap_err();
+    assert!(!error.tasks.is_empty(), "{error}");
+    world.broker.set_faults(None);
+
+    let again = world.start_again().await;
+    assert_ne!(again.state(), InstanceState::Error);
+    running(&again).await;
+    close(again).await;
+}

@@ -72,6 +72,29 @@ pub enum Reason {
     FollowState,
     /// So many standbys are wanted.
     Replica,
+    /// A copy that is not wanted any more ends.
+    Surplus,
+}
+
+impl Reason {
+    /// The reason in small letters, as it is written to machines.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stays => "stays",
+            Self::NoOwner => "no_owner",
+            Self::OwnerLeft => "owner_left",
+            Self::Balance => "balance",
+            Self::SubtopologyBalance => "subtopology_balance",
+            Self::ThreadBalance => "thread_balance",
+            Self::Rack => "rack",
+            Self::Tag => "tag",
+            Self::CaughtUp => "caught_up",
+            Self::WarmUp => "warm_up",
+            Self::FollowState => "follow_state",
+            Self::Replica => "replica",
+            Self::Surplus => "surplus",
+        }
+    }
 }
 
 /// Whether, and on which event, a further round is wanted although nothing changes from outside.

@@ -17,6 +17,7 @@ mod index;
 mod lag;
 mod lags;
 mod min_movement;
+mod moves;
 mod outcome;
 mod rack;
 mod settings;
@@ -24,6 +25,7 @@ mod standby;
 mod state;
 mod sticky;
 mod threads;
+mod traffic;
 mod trajectory;
 mod validate;
 
@@ -37,11 +39,13 @@ pub use high_availability::HighAvailability;
 pub use ids::{InstanceId, MemberId, ParseTaskIdError, RackId, TaskId, TopicName, TopicPartition};
 pub use lag::{Lag, MAX_OFFSET, add_offsets};
 pub use min_movement::MinimumMovement;
+pub use moves::{CopyKind, Move, moves};
 pub use settings::{RackAwareStrategy, Settings};
 pub use state::{
     ApplicationState, InstanceInfo, MemberInfo, PartitionRole, TaskInfo, TaskPartition,
 };
 pub use sticky::{FallbackPrior, LegacySticky, Sticky};
 pub use threads::{ThreadRule, ThreadTasks, Threads, assign_threads};
+pub use traffic::{CrossRackReads, cross_rack_reads};
 pub use trajectory::{Event, Model, Phase, Played, Round, Step, Totals, Trajectory};
 pub use validate::{Checked, assign_checked, validate};

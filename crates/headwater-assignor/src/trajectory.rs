@@ -16,6 +16,7 @@ use crate::ids::{InstanceId, TaskId};
 use crate::lag::add_offsets;
 use crate::settings::Settings;
 use crate::state::{InstanceInfo, TaskInfo};
+use crate::traffic::CrossRackReads;
 
 /// A group at its start and what happens to it.
 #[derive(Clone, Debug, Default)]
@@ -127,6 +128,8 @@ pub struct Round {
     pub actives_not_ready: u64,
     /// Offsets that all copies together read after this round.
     pub restored_offsets: u64,
+    /// Partitions read across racks, if every instance has one rack.
+    pub cross_rack: Option<CrossRackReads>,
 }
 
 /// What followed one step. The first phase is the start, without any event.

@@ -8,6 +8,7 @@ use crate::error::AssignError;
 use crate::ids::{InstanceId, TaskId};
 use crate::lag::{Lag, MAX_OFFSET, add_offsets};
 use crate::state::{ApplicationState, InstanceInfo};
+use crate::traffic::cross_rack_reads;
 use crate::trajectory::{Event, Model, Round, Trajectory};
 
 /// An instance that is or was there.
@@ -167,6 +168,7 @@ impl Group {
             new_standby_copies: 0,
             actives_not_ready: 0,
             restored_offsets: 0,
+            cross_rack: cross_rack_reads(&self.state, assignment),
         };
         let acceptable = self.state.settings.acceptable_recovery_lag;
         let mut owner = BTreeMap::new();

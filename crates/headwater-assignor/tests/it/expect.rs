@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_assignor::{
     ApplicationState, Assignment, HandOver, InstanceId, MemberId, TaskId, ThreadRule, ThreadTasks,
-    assign_threads, hand_over, validate,
+    assign_threads, cross_rack_reads, hand_over, validate,
 };
 use serde_json::Value;
 
@@ -189,7 +189,10 @@ impl<'a> Judge<'a> {
                         && task_ids(&want["standby"]) == target.standby
                 })
             }
-            "cross_rack" => self.cross_rack() == *want,
+            "cross_rack" => {
+                let reads = cross_rack_reads(self.state, self.assignment)?;
+                reads.active == want["active"] && reads.standby == want["standby"]
+            }
             "validation" => {
                 let verdict = match validate(self.state, self.assignment) {
                     Ok(()) => Some("NONE"),
@@ -328,30 +331,6 @@ impl<'a> Judge<'a> {
             counts.iter().max().unwrap_or(&0) - counts.iter().min().unwrap_or(&0)
         };
         subtopologies.into_iter().map(spread).max().unwrap_or(0) as u64
-    }
-
-    fn cross_rack(&self) -> Value {
-        let count = |copies: &BTreeMap<InstanceId, BTreeSet<TaskId>>, source: bool| {
-            let mut total = 0;
-            for (instance, tasks) in copies {
-                let Some(rack) = self.state.instances[instance].rack() else { return None };
-                for task in tasks {
-                    total += self.state.tasks[task]
-                        .partitions
-                        .iter()
-                        .filter(|p| if source { p.role.is_source() } else { p.role.is_changelog() })
-                        .filter(|p| !p.racks.contains(rack))
-                        .count();
-                }
-            }
-            Some(total)
-        };
-        match (count(&self.plan.active, true), count(&self.plan.standby, false)) {
-            (Some(active), Some(standby)) => {
-                serde_json::json!({ "active": active, "standby": standby })
-            }
-            _ => Value::Null,
-        }
     }
 }
 

@@ -80,6 +80,12 @@ fn compare(scenario: &Value, played: &Played) {
                 assert_eq!(plan.active[&client], task_ids(&want["active"]), "{place} {client}");
                 assert_eq!(plan.standby[&client], task_ids(&want["standby"]), "{place} {client}");
             }
+            let reads = round.cross_rack.map(|reads| (reads.active, reads.standby));
+            let want_reads = want.get("cross_rack").map(|want| {
+                let number = |kind: &str| want[kind].as_u64().expect("a number");
+                (number("active"), number("standby"))
+            });
+            assert_eq!(reads, want_reads, "{place} cross_rack");
             let numbers = [
                 ("stateful_active_moves", round.stateful_active_moves),
                 ("stateless_active_moves", round.stateless_active_moves),

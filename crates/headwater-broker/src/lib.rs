@@ -10,11 +10,14 @@
 
 mod broker;
 mod clock;
+#[cfg(feature = "contract")]
+pub mod contract;
 mod error;
 mod group;
 mod names;
 mod offsets;
 mod reader;
+pub mod simple;
 mod topics;
 mod writer;
 

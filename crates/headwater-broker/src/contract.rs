@@ -1,0 +1,215 @@
+//! The contract suite: what every [`Broker`] must do, as tests to be mounted by its crate.
+//!
+//! ```ignore
+//! async fn subject() -> Subject {
+//!     Subject::new(Arc::new(MyBroker::connect().await))
+//! }
+//!
+//! headwater_broker::contract_suite!(my_broker, subject().await);
+//! ```
+//!
+//! The expression is evaluated anew for each test, in an async context; it may give the same
+//! broker each time, since every test makes topics and groups of its own. The tests run under
+//! tokio's paused time, or under the attributes that stand before the name:
+//! `contract_suite!(#[tokio::test] my_broker, subject().await)`.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::{Broker, GroupId, NewTopic, TopicDescription, TopicName, TopicPartition};
+
+pub mod committing;
+pub mod logs;
+pub mod members;
+pub mod statics;
+mod tools;
+pub mod topics;
+pub mod writing;
+
+/// A broker under test.
+pub struct Subject {
+    broker: Arc<dyn Broker>,
+    disturb: Option<Disturber>,
+    kept: Vec<Box<dyn Any + Send + Sync>>,
+    /// Makes the names of this test's topics and groups its own.
+    prefix: String,
+    names: AtomicU64,
+}
+
+/// Makes the calls of a broker's clients go wrong from now on, and no earlier order counts.
+pub type Disturber = Arc<dyn Fn(&[Disturbance]) + Send + Sync>;
+
+/// Something that goes wrong between a writer and the broker. The numbers count the produce
+/// requests for the partition, repeated ones included, from 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disturbance {
+    /// Whose batches.
+    pub topic_partition: TopicPartition,
+    /// Which of them.
+    pub numbers: std::ops::Range<u64>,
+    /// What happens to them.
+    pub trouble: Trouble,
+}
+
+/// What can happen to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It is carried out, but the answer does not arrive.
+    LostAnswer,
+    /// It does not arrive.
+    LostRequest,
+    /// It arrives so much later, and others overtake it.
+    Delay(Duration),
+}
+
+impl Subject {
+    /// A broker that cannot be disturbed.
+    pub fn new(broker: Arc<dyn Broker>) -> Self {
+        let prefix = Uuid::new_v4().simple().to_string();
+        Self { broker, disturb: None, kept: Vec::new(), prefix, names: AtomicU64::new(0) }
+    }
+
+    /// Lets the tests disturb the broker. Without it those that need to are passed over, with a
+    /// line that says so.
+    pub fn disturbed_by(mut self, disturb: Disturber) -> Self {
+        self.disturb = Some(disturb);
+        self
+    }
+
+    /// Keeps something until the test is over, for instance a temporary directory.
+    pub fn keeping(mut self, thing: impl Any + Send + Sync) -> Self {
+        self.kept.push(Box::new(thing));
+        self
+    }
+
+    /// The broker.
+    pub fn broker(&self) -> &dyn Broker {
+        &*self.broker
+    }
+
+    /// Disturbs the broker, if that is possible.
+    #[expect(clippy::print_stderr, reason = "a test that is passed over has to say so")]
+    fn disturb(&self, disturbances: &[Disturbance]) -> bool {
+        match &self.disturb {
+            Some(disturb) => {
+                disturb(disturbances);
+                true
+            }
+            None => {
+                eprintln!("passed over: this broker cannot be disturbed");
+                false
+            }
+        }
+    }
+
+    /// A name of this test's own.
+    fn name(&self, base: &str) -> String {
+        let number = self.names.fetch_add(1, Ordering::Relaxed);
+        format!("{base}-{number}-{}", self.prefix)
+    }
+
+    fn topic_name(&self) -> TopicName {
+        self.name("topic").into()
+    }
+
+    fn group_id(&self) -> GroupId {
+        self.name("group").into()
+    }
+
+    /// Creates a topic of this test's own.
+    async fn create(&self, partitions: i32, configs: &[(&str, &str)]) -> TopicDescription {
+        let topic = new_topic(self.topic_name(), partitions, configs);
+        self.broker.create_topic(&topic).await.expect("a valid topic is created")
+    }
+
+    /// Creates a topic with one partition.
+    async fn partition(&self) -> TopicPartition {
+        TopicPartition::new(self.create(1, &[]).await.name, 0)
+    }
+}
+
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subject").field("broker", &self.broker).finish_non_exhaustive()
+    }
+}
+
+fn new_topic(name: TopicName, partitions: i32, configs: &[(&str, &str)]) -> NewTopic {
+    let configs: BTreeMap<String, String> =
+        configs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    NewTopic { name, partitions, replication_factor: None, configs }
+}
+
+/// Runs a test of the suite, and fails it if it hangs.
+#[doc(hidden)]
+pub async fn run(test: impl Future<Output = ()>) {
+    const LIMIT: Duration = Duration::from_secs(600);
+    tokio::time::timeout(LIMIT, test).await.expect("the test ends in time");
+}
+
+/// Mounts the [contract suite](crate::contract) as a module of tests.
+#[macro_export]
+macro_rules! contract_suite {
+    ($name:ident, $subject:expr) => {
+        $crate::contract_suite!(#[tokio::test(start_paused = true)] $name, $subject);
+    };
+    ($(#[$attribute:meta])+ $name:ident, $subject:expr) => {
+        mod $name {
+            use super::*;
+
+            $crate::contract_suite! { @tests [$(#[$attribute])+] $subject;
+                logs::a_fetch_brings_what_was_written
+                logs::an_append_wakes_a_waiting_fetch
+                logs::every_partition_is_answered_when_time_is_over
+                logs::a_fetch_keeps_its_limits
+                logs::a_fetch_begins_with_the_batch_that_holds_the_offset
+                logs::an_error_of_one_partition_is_its_own
+                logs::offsets_are_found_by_time
+                logs::deleted_records_are_gone
+                writing::batches_keep_their_order
+                writing::writers_do_not_mix_up_each_other
+                writing::a_lost_answer_does_not_append_twice
+                writing::lost_requests_keep_the_order
+                writing::an_overtaken_batch_keeps_its_place
+                writing::nothing_follows_a_failed_batch
+                writing::a_batch_that_does_not_arrive_times_out
+                topics::a_topic_is_created_and_deleted
+                topics::a_topic_created_again_has_another_id
+                topics::settings_are_checked
+                topics::unknown_topics_are_never_created
+                committing::offsets_are_committed_with_metadata
+                committing::a_commit_is_all_or_nothing
+                committing::only_the_present_generation_commits
+                committing::nobody_commits_while_the_plan_is_made
+                members::one_member_plans_for_itself
+                members::members_share_a_generation
+                members::an_unchanged_member_starts_nothing
+                members::a_changed_member_starts_a_round
+                members::a_silent_member_is_dropped
+                members::a_member_that_does_not_join_again_is_dropped
+                members::a_member_that_leaves_is_not_waited_for
+                members::another_protocol_is_refused
+                members::dropping_the_wait_loses_no_event
+                statics::a_static_member_that_is_back_moves_nothing
+                statics::a_second_member_of_the_same_instance_fences_the_first
+                statics::a_static_member_is_dropped_when_its_session_is_over
+            }
+        }
+    };
+    (@tests $attributes:tt $subject:expr; $($module:ident :: $test:ident)+) => {
+        $($crate::contract_suite! { @test $attributes $subject; $module::$test })+
+    };
+    (@test [$(#[$attribute:meta])+] $subject:expr; $module:ident :: $test:ident) => {
+        $(#[$attribute])+
+        async fn $test() {
+            $crate::contract::run(async { $crate::contract::$module::$test($subject).await }).await;
+        }
+    };
+}

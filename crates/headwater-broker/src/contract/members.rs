@@ -1,0 +1,188 @@
+//! Membership of groups.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::Subject;
+use super::tools::{
+    HEARTBEAT, REBALANCE, SESSION, enter, event_within, group_options, member, pair, settle,
+};
+use crate::{BrokerError, GroupEvent};
+
+/// A member alone leads, plans and is assigned.
+pub async fn one_member_plans_for_itself(subject: Subject) {
+    let group = subject.group_id();
+    let mut member = member(&subject, &group, "alone");
+    let told = enter(&mut *member, "alone", 1).await;
+    assert_eq!(told.assignment, "alone of 1");
+    assert_eq!(told.grant.group, group);
+    assert_eq!(told.grant.group_instance_id, None);
+    let event = event_within(&mut *member, 3 * SESSION).await;
+    assert!(event.is_none(), "a member that beats stays, but was told {event:?}");
+}
+
+/// A second member comes: the first hears of it, and both get what the leader planned, for the
+/// same generation.
+pub async fn members_share_a_generation(subject: Subject) {
+    let group = subject.group_id();
+    let ([mut first, mut second], [one, two]) = pair(&subject, &group).await;
+    assert_eq!(one.assignment, "first of 2");
+    assert_eq!(two.assignment, "second of 2");
+    assert_eq!(one.grant.generation, two.grant.generation);
+    assert_ne!(one.grant.member_id, two.grant.member_id);
+    let mut third = member(&subject, &group, "third");
+    let (one, two, three) = tokio::join!(
+        biased;
+        settle(&mut *first, "first", 3),
+        settle(&mut *second, "second", 3),
+        enter(&mut *third, "third", 3),
+    );
+    assert_eq!(three.assignment, "third of 3");
+    assert_eq!(one.grant.generation, two.grant.generation);
+    assert_eq!(one.grant.generation, three.grant.generation);
+}
+
+/// A member, not the leader, that joins again with the facts it had gets what it had, and nobody
+/// else notices.
+pub async fn an_unchanged_member_starts_nothing(subject: Subject) {
+    let group = subject.group_id();
+    let ([mut first, mut second], [_, before]) = pair(&subject, &group).await;
+    let (quiet, after) = tokio::join!(
+        biased;
+        event_within(&mut *first, 8 * HEARTBEAT),
+        enter(&mut *second, "second", 2),
+    );
+    assert!(quiet.is_none(), "the first was told {quiet:?}");
+    assert_eq!(after.assignment, "second of 2");
+    assert_eq!(after.grant, before.grant);
+}
+
+/// A member that has something new to say starts a round for all: so the cooperative protocol
+/// hands over.
+pub async fn a_changed_member_starts_a_round(subject: Subject) {
+    let group = subject.group_id();
+    let ([mut first, mut second], [_, before]) = pair(&subject, &group).await;
+    let (one, two) = tokio::join!(
+        biased;
+        settle(&mut *first, "first", 2),
+        enter(&mut *second, "released", 2),
+    );
+    assert_eq!(two.assignment, "released of 2");
+    assert_eq!(one.grant.generation, two.grant.generation);
+    assert!(two.grant.generation > before.grant.generation);
+    assert_eq!(two.grant.member_id, before.grant.member_id);
+}
+
+/// Without heartbeats the session ends: the others share the work, and the silent one learns of it
+/// when it speaks again.
+pub async fn a_silent_member_is_dropped(subject: Subject) {
+    let group = subject.group_id();
+    let at = subject.partition().await;
+    let ([mut first, mut silent], [_, void]) = pair(&subject, &group).await;
+    let started = tokio::time::Instant::now();
+    let told = settle(&mut *first, "first", 1).await;
+    assert_eq!(told.assignment, "first of 1");
+    let waited = started.elapsed();
+    assert!(waited >= SESSION - HEARTBEAT * 2, "it was given up after {waited:?}");
+    assert!(waited < SESSION + REBALANCE, "it was given up only after {waited:?}");
+    let commit = crate::OffsetCommit { topic_partition: at, offset: 1, metadata: String::new() };
+    let error = subject.broker().commit_offsets(&void.grant, &[commit]).await;
+    assert!(
+        matches!(
+            error,
+            Err(BrokerError::UnknownMember { .. } | BrokerError::StaleGeneration { .. })
+        ),
+        "the grant is void: {error:?}"
+    );
+    let event = silent.next_event().await.expect("it may join again");
+    let GroupEvent::Lost { reason } = event else {
+        unreachable!("{event:?} came where the member is lost");
+    };
+    assert!(
+        matches!(reason, BrokerError::UnknownMember { .. } | BrokerError::StaleGeneration { .. }),
+        "{reason}"
+    );
+    let (_, back) =
+        tokio::join!(biased; settle(&mut *first, "first", 2), enter(&mut *silent, "back", 2));
+    assert_eq!(back.assignment, "back of 2");
+    assert_ne!(back.grant.member_id, void.grant.member_id);
+}
+
+/// A member that beats but does not join again is not waited for longer than the rebalance
+/// time-out.
+pub async fn a_member_that_does_not_join_again_is_dropped(subject: Subject) {
+    let group = subject.group_id();
+    let ([mut first, mut lazy], _) = pair(&subject, &group).await;
+    first.join(Bytes::from_static(b"news"));
+    let started = tokio::time::Instant::now();
+    let lazily = async {
+        let mut events = Vec::new();
+        while events.len() < 2 {
+            events.push(lazy.next_event().await.expect("it may join again"));
+        }
+        events
+    };
+    let (told, events) = tokio::join!(biased; settle(&mut *first, "news", 1), lazily);
+    assert_eq!(told.assignment, "news of 1");
+    let waited = started.elapsed();
+    assert!(waited >= REBALANCE - SESSION && waited < REBALANCE + SESSION, "it took {waited:?}");
+    assert!(
+        matches!(&events[..], [GroupEvent::RebalanceStarted, GroupEvent::Lost { .. }]),
+        "{events:?}"
+    );
+}
+
+/// Leaving spares the others the wait for the session to end.
+pub async fn a_member_that_leaves_is_not_waited_for(subject: Subject) {
+    let group = subject.group_id();
+    let ([mut first, mut leaving], _) = pair(&subject, &group).await;
+    leaving.leave().await.expect("the member can leave");
+    let started = tokio::time::Instant::now();
+    let told = settle(&mut *first, "first", 1).await;
+    assert_eq!(told.assignment, "first of 1");
+    assert!(started.elapsed() < SESSION / 2, "it took {:?}", started.elapsed());
+    leaving.leave().await.expect("leaving twice is no error");
+    let mut fresh = member(&subject, &group, "fresh");
+    fresh.leave().await.expect("leaving without having joined is no error");
+}
+
+/// Members of another protocol are refused as long as there are others, and welcome after.
+pub async fn another_protocol_is_refused(subject: Subject) {
+    let group = subject.group_id();
+    let mut ours = member(&subject, &group, "ours");
+    enter(&mut *ours, "ours", 1).await;
+    let mut options = group_options(&group, "theirs");
+    options.protocol = "another-protocol".to_owned();
+    let mut theirs = subject.broker().membership(options);
+    theirs.join(Bytes::from_static(b"theirs"));
+    let error = theirs.next_event().await.expect_err("they do not speak our protocol");
+    assert!(matches!(error, BrokerError::InconsistentProtocol { .. }), "{error}");
+    let event = event_within(&mut *ours, 8 * HEARTBEAT).await;
+    assert!(event.is_none(), "our member was told {event:?}");
+    ours.leave().await.expect("the member can leave");
+    let told = enter(&mut *theirs, "theirs", 1).await;
+    assert_eq!(told.assignment, "theirs of 1");
+}
+
+/// A caller that waits for other things too, and so drops the wait again and again, gets where it
+/// wants to be.
+pub async fn dropping_the_wait_loses_no_event(subject: Subject) {
+    const GLANCE: Duration = Duration::from_millis(7);
+    let group = subject.group_id();
+    let mut hasty = member(&subject, &group, "hasty");
+    let mut other = member(&subject, &group, "other");
+    enter(&mut *other, "other", 1).await;
+    hasty.join(Bytes::from_static(b"hasty"));
+    let glancing = async {
+        loop {
+            match event_within(&mut *hasty, GLANCE).await {
+                None => {}
+                Some(GroupEvent::Assigned { assignment, .. }) => return assignment,
+                Some(event) => unreachable!("{event:?} came to a member that follows"),
+            }
+        }
+    };
+    let (assignment, _) = tokio::join!(biased; glancing, settle(&mut *other, "other", 2));
+    assert_eq!(assignment, Bytes::from_static(b"hasty of 2"));
+}

@@ -1,0 +1,175 @@
+//! The broker's handle, and what all its parts share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use headwater_broker::{
+    Appended, Broker, BrokerError, GroupOptions, LogReader, LogWriter, Membership, TopicPartition,
+    TransactionalOptions, TransactionalWriter, WriterOptions,
+};
+use headwater_records::Batch;
+use uuid::Uuid;
+
+use crate::catalog::{Catalog, Entry};
+use crate::directory::{self, LockedDirectory};
+use crate::error::OpenError;
+use crate::faults::{CallKind, FaultPlan, Faults};
+use crate::group::{Coordinator, EmbeddedMembership};
+use crate::journal::CatalogStore;
+use crate::maintenance::{Maintained, Maintenance};
+use crate::options::EmbeddedOptions;
+use crate::partition::Partition;
+use crate::reader::EmbeddedReader;
+use crate::topics::TopicMap;
+use crate::writer::EmbeddedWriter;
+
+/// A broker inside the process. Clones are handles of the same broker; it closes when the last
+/// handle, reader, writer and membership is dropped.
+///
+/// Must be used within a tokio runtime with time enabled. See the [crate's page](crate) for what
+/// it does and does not.
+#[derive(Clone, Debug)]
+pub struct Embedded {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What the parts of a broker share. The order of locks is: topics, partition or group, catalog.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) options: EmbeddedOptions,
+    pub(crate) catalog: CatalogStore,
+    pub(crate) topics: TopicMap,
+    pub(crate) coordinator: Coordinator,
+    pub(crate) faults: Faults,
+    pub(crate) maintenance: Maintenance,
+    /// Holds the lock; `None` for a broker in memory.
+    directory: Option<LockedDirectory>,
+}
+
+impl Embedded {
+    /// A broker that keeps everything in memory, with the default options.
+    pub fn in_memory() -> Self {
+        Self::in_memory_with(EmbeddedOptions::default())
+    }
+
+    /// A broker that keeps everything in memory.
+    pub fn in_memory_with(options: EmbeddedOptions) -> Self {
+        let catalog = CatalogStore::in_memory(fresh_catalog(&options));
+        Self { shared: Arc::new(Shared::new(options, catalog, TopicMap::default(), None)) }
+    }
+
+    /// The broker in a directory, which is created if it is not there. A batch that a crash cut
+    /// off at the end of a log is cut off for good.
+    ///
+    /// Reads the headers of all batches, and all of the last segments.
+    ///
+    /// # Errors
+    /// [`OpenError`] says which: the directory is in use, is not a broker's, cannot be read or
+    /// written.
+    pub fn open(
+        directory: impl Into<PathBuf>,
+        options: EmbeddedOptions,
+    ) -> Result<Self, OpenError> {
+        let directory = LockedDirectory::lock(directory.into())?;
+        let fresh = fresh_catalog(&options);
+        let catalog = CatalogStore::open(directory.path(), options.fsync, fresh)?;
+        let topics = directory::load_topics(&directory, &catalog, options.clock.wall_ms())?;
+        Ok(Self { shared: Arc::new(Shared::new(options, catalog, topics, Some(directory))) })
+    }
+
+    /// Puts a plan of faults to work, its rules counting from 0; `None` ends all faults.
+    pub fn set_faults(&self, plan: Option<FaultPlan>) {
+        self.shared.faults.set(plan);
+    }
+
+    /// Deletes what is over `retention.ms` and `retention.bytes` and compacts what is to be
+    /// compacted, as of `now_ms`, milliseconds since 1970. The broker does so by itself every
+    /// [`maintenance_interval`](EmbeddedOptions::maintenance_interval).
+    ///
+    /// # Errors
+    /// [`BrokerError::Storage`]; what was done before the error stays done, and nothing is lost.
+    pub fn maintain(&self, now_ms: i64) -> Result<Maintained, BrokerError> {
+        self.shared.maintain(now_ms)
+    }
+}
+
+fn fresh_catalog(options: &EmbeddedOptions) -> Catalog {
+    Catalog::new(options.cluster_id.unwrap_or_else(Uuid::new_v4))
+}
+
+#[async_trait]
+impl Broker for Embedded {
+    fn reader(&self) -> Box<dyn LogReader> {
+        Box::new(EmbeddedReader::new(Arc::clone(&self.shared)))
+    }
+
+    async fn writer(&self, options: WriterOptions) -> Result<Box<dyn LogWriter>, BrokerError> {
+        self.shared.start_maintenance();
+        let asking = async { self.shared.new_producer_id() };
+        let producer_id = self.shared.faults.call(CallKind::InitProducerId, [""], asking).await?;
+        Ok(Box::new(EmbeddedWriter::new(Arc::clone(&self.shared), producer_id, options)))
+    }
+
+    async fn transactional_writer(
+        &self,
+        _options: TransactionalOptions,
+    ) -> Result<Box<dyn TransactionalWriter>, BrokerError> {
+        Err(BrokerError::Unsupported { call: "transactional-writer" })
+    }
+
+    fn membership(&self, options: GroupOptions) -> Box<dyn Membership> {
+        Box::new(EmbeddedMembership::new(Arc::clone(&self.shared), options))
+    }
+}
+
+impl Shared {
+    fn new(
+        options: EmbeddedOptions,
+        catalog: CatalogStore,
+        topics: TopicMap,
+        directory: Option<LockedDirectory>,
+    ) -> Self {
+        Self {
+            options,
+            catalog,
+            topics,
+            coordinator: Coordinator::default(),
+            faults: Faults::default(),
+            maintenance: Maintenance::default(),
+            directory,
+        }
+    }
+
+    /// Carries out a produce request with one batch.
+    pub(crate) fn produce(
+        &self,
+        partition: &Partition,
+        batch: Bytes,
+    ) -> Result<Appended, BrokerError> {
+        let batch = Batch::new(batch).map_err(|source| BrokerError::CorruptBatch {
+            topic_partition: partition.topic_partition().clone(),
+            source,
+        })?;
+        let now_ms = self.options.clock.wall_ms();
+        partition.append(&batch, now_ms, self.options.fsync, &self.faults)
+    }
+
+    /// The partition of that name.
+    pub(crate) fn partition(&self, at: &TopicPartition) -> Result<Arc<Partition>, BrokerError> {
+        self.topics.partition(at)
+    }
+
+    /// Where a new topic's logs go.
+    pub(crate) fn directory(&self) -> Option<&LockedDirectory> {
+        self.directory.as_ref()
+    }
+
+    fn new_producer_id(&self) -> Result<i64, BrokerError> {
+        self.catalog.change(&self.faults, |catalog| {
+            let id = catalog.next_producer_id;
+            Ok((Entry::ProducerIds { next: id + 1 }, id))
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! Everything the broker knows besides records: topics, committed offsets, beginnings of logs,
+//! producer ids. The catalog is a fold over entries, so that a journal of entries restores it.
+
+use std::collections::BTreeMap;
+
+use headwater_broker::{
+    CommittedOffset, GroupId, OffsetCommit, TopicId, TopicName, TopicPartition,
+};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A change of the catalog.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+pub(crate) enum Entry {
+    /// The first of a journal.
+    Cluster {
+        format: u32,
+        id: Uuid,
+    },
+    TopicCreated {
+        topic: String,
+        id: Uuid,
+        partitions: i32,
+        configs: BTreeMap<String, String>,
+    },
+    TopicDeleted {
+        topic: String,
+    },
+    /// How many topics were ever created: ids are never used twice.
+    TopicsCreated {
+        count: u64,
+    },
+    /// Records before `offset` are deleted.
+    LogStart {
+        topic: String,
+        partition: i32,
+        offset: i64,
+    },
+    OffsetsCommitted {
+        group: String,
+        offsets: Vec<OffsetEntry>,
+    },
+    /// Producer ids below `next` may have been given out.
+    ProducerIds {
+        next: i64,
+    },
+}
+
+/// One committed offset.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OffsetEntry {
+    topic: String,
+    partition: i32,
+    offset: i64,
+    metadata: String,
+}
+
+impl From<&OffsetCommit> for OffsetEntry {
+    fn from(commit: &OffsetCommit) -> Self {
+        Self {
+            topic: commit.topic_partition.topic.as_str().to_owned(),
+            partition: commit.topic_partition.partition,
+            offset: commit.offset,
+            metadata: commit.metadata.clone(),
+        }
+    }
+}
+
+/// A topic, as it was created.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TopicEntry {
+    pub(crate) id: TopicId,
+    pub(crate) partitions: i32,
+    /// All settings in force.
+    pub(crate) configs: BTreeMap<String, String>,
+}
+
+/// The sum of all entries.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Catalog {
+    cluster_id: Uuid,
+    pub(crate) topics: BTreeMap<TopicName, TopicEntry>,
+    topics_created: u64,
+    offsets: BTreeMap<GroupId, BTreeMap<TopicPartition, CommittedOffset>>,
+    log_starts: BTreeMap<TopicPartition, i64>,
+    pub(crate) next_producer_id: i64,
+}
+
+impl Catalog {
+    /// The catalog of a new cluster.
+    pub(crate) fn new(cluster_id: Uuid) -> Self {
+        Self { cluster_id, ..Self::default() }
+    }
+
+    pub(crate) fn apply(&mut self, entry: Entry) {
+        match entry {
+            Entry::Cluster { format: _, id } => self.cluster_id = id,
+            Entry::TopicCreated { topic, id, partitions, configs } => {
+                let entry = TopicEntry { id: TopicId(id), partitions, configs };
+                self.topics.insert(topic.into(), entry);
+                self.topics_created += 1;
+            }
+            Entry::TopicDeleted { topic } => self.forget(&topic.into()),
+            Entry::TopicsCreated { count } => self.topics_created = count,
+            Entry::LogStart { topic, partition, offset } => {
+                self.log_starts.insert(TopicPartition::new(topic, partition), offset);
+            }
+            Entry::OffsetsCommitted { group, offsets } => {
+                let committed = self.offsets.entry(group.into()).or_default();
+                for OffsetEntry { topic, partition, offset, metadata } in offsets {
+                    let topic_partition = TopicPartition::new(topic, partition);
+                    committed.insert(topic_partition, CommittedOffset { offset, metadata });
+                }
+            }
+            Entry::ProducerIds { next } => self.next_producer_id = next,
+        }
+    }
+
+    /// The entries that make this catalog from nothing.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        let mut entries = vec![Entry::Cluster { format: FORMAT, id: self.cluster_id }];
+        entries.extend(self.topics.iter().map(|(name, topic)| Entry::TopicCreated {
+            topic: name.as_str().to_owned(),
+            id: topic.id.0,
+            partitions: topic.partitions,
+            configs: topic.configs.clone(),
+        }));
+        entries.push(Entry::TopicsCreated { count: self.topics_created });
+        entries.extend(self.log_starts.iter().map(|(at, offset)| Entry::LogStart {
+            topic: at.topic.as_str().to_owned(),
+            partition: at.partition,
+            offset: *offset,
+        }));
+        entries.extend(self.offsets.iter().map(|(group, committed)| Entry::OffsetsCommitted {
+            group: group.as_str().to_owned(),
+            offsets: committed.iter().map(|(at, offset)| offset_entry(at, offset)).collect(),
+        }));
+        entries.push(Entry::ProducerIds { next: self.next_producer_id });
+        entries
+    }
+
+    /// The id of the topic that is created next.
+    pub(crate) fn next_topic_id(&self) -> TopicId {
+        let base = self.cluster_id.as_u128();
+        TopicId(Uuid::from_u128(base.wrapping_add(u128::from(self.topics_created) + 1)))
+    }
+
+    pub(crate) fn committed(
+        &self,
+        group: &GroupId,
+        at: &TopicPartition,
+    ) -> Option<CommittedOffset> {
+        self.offsets.get(group)?.get(at).cloned()
+    }
+
+    pub(crate) fn log_start(&self, at: &TopicPartition) -> i64 {
+        self.log_starts.get(at).copied().unwrap_or(0)
+    }
+
+    /// Drops a topic and, as Kafka does, what groups have committed for it.
+    fn forget(&mut self, topic: &TopicName) {
+        self.topics.remove(topic);
+        self.log_starts.retain(|at, _| at.topic != *topic);
+        for committed in self.offsets.values_mut() {
+            committed.retain(|at, _| at.topic != *topic);
+        }
+        self.offsets.retain(|_, committed| !committed.is_empty());
+    }
+}
+
+/// The version of the journal's format that is written here.
+pub(crate) const FORMAT: u32 = 1;
+
+fn offset_entry(at: &TopicPartition, committed: &CommittedOffset) -> OffsetEntry {
+    OffsetEntry {
+        topic: at.topic.as_str().to_owned(),
+        partition: at.partition,
+        offset: committed.offset,
+        metadata: committed.metadata.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Catalog {
+        let mut catalog = Catalog::default();
+        let created = |topic: &str, id| Entry::TopicCreated {
+            topic: topic.to_owned(),
+            id: Uuid::from_u128(id),
+            partitions: 2,
+            configs: BTreeMap::new(),
+        };
+        let committed = |topic: &str, offset| Entry::OffsetsCommitted {
+            group: "app".to_owned(),
+            offsets: vec![OffsetEntry {
+                topic: topic.to_owned(),
+                partition: 1,
+                offset,
+                metadata: "time".to_owned(),
+            }],
+        };
+        for entry in [
+            Entry::Cluster { format: FORMAT, id: Uuid::from_u128(7) },
+            created("a", 8),
+            created("b", 9),
+            committed("a", 3),
+            committed("b", 4),
+            Entry::LogStart { topic: "a".to_owned(), partition: 1, offset: 2 },
+            Entry::ProducerIds { next: 1000 },
+        ] {
+            catalog.apply(entry);
+        }
+        catalog
+    }
+
+    #[test]
+    fn its_entries_make_the_same_catalog() {
+        let catalog = example();
+        let mut again = Catalog::default();
+        catalog.entries().into_iter().for_each(|entry| again.apply(entry));
+        assert_eq!(again, catalog);
+    }
+
+    #[test]
+    fn a_deleted_topic_leaves_nothing_behind_and_its_id_is_not_used_again() {
+        let mut catalog = example();
+        let next = catalog.next_topic_id();
+        catalog.apply(Entry::TopicDeleted { topic: "a".to_owned() });
+        let at = TopicPartition::new("a", 1);
+        assert_eq!(catalog.committed(&"app".into(), &at), None);
+        assert_eq!(catalog.log_start(&at), 0);
+        assert!(catalog.committed(&"app".into(), &TopicPartition::new("b", 1)).is_some());
+        assert_eq!(catalog.next_topic_id(), next);
+        assert_ne!(catalog.topics[&TopicName::from("b")].id, next);
+    }
+}

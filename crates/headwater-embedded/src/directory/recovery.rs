@@ -1,0 +1,159 @@
+//! Opening a log: its segments are found and indexed, and a torn end is cut off.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use bytes::BytesMut;
+use headwater_records::Batch;
+
+use crate::directory::delete_file;
+use crate::error::OpenError;
+use crate::frame::{Frame, HEADER_SIZE};
+use crate::log::{Place, Recovered};
+use crate::producers::Producers;
+use crate::segment::{Cleaning, Segment, parse_file_name};
+use crate::storage::{FileBytes, SegmentBytes};
+
+/// A segment's file, by its name.
+#[derive(Debug)]
+struct Found {
+    base_offset: i64,
+    cleaning: Cleaning,
+    path: PathBuf,
+}
+
+/// Opens the log in `directory`, whose records before `start` are deleted.
+pub(super) fn recover(directory: &Path, start: i64, now_ms: i64) -> Result<Recovered, OpenError> {
+    let found = find_segments(directory)?;
+    let last = found.len().saturating_sub(1);
+    let mut segments: VecDeque<Segment> = VecDeque::new();
+    let mut end = start;
+    let mut producers = Producers::default();
+    for (number, found) in found.into_iter().enumerate() {
+        if number > 0 && found.base_offset < end && !segments.is_empty() {
+            // A crash came between putting a merged segment there and removing its parts.
+            delete_file(&found.path);
+            continue;
+        }
+        let segment = open_segment(found, number == last, now_ms, |frame| {
+            producers.appended(frame);
+            end = end.max(frame.last_offset + 1);
+        })?;
+        end = end.max(segment.base_offset);
+        segments.push_back(segment);
+    }
+    let needs_active = segments.back().is_none_or(|last| last.cleaning != Cleaning::Dirty);
+    if needs_active {
+        let place = Place::Directory(directory.into());
+        segments.push_back(Segment::new(end, place.new_segment(end), now_ms));
+    }
+    // Deletions that a crash interrupted.
+    while segments.get(1).is_some_and(|next| next.base_offset <= start) {
+        if let Some(path) = segments.pop_front().as_ref().and_then(|gone| gone.bytes.path()) {
+            delete_file(path);
+        }
+    }
+    Ok(Recovered { segments, start, end, producers })
+}
+
+/// The segments in order. Of two with the same first offset the more compacted one counts: a
+/// crash came between putting it there and removing the other.
+fn find_segments(directory: &Path) -> Result<Vec<Found>, OpenError> {
+    let failed = |error| OpenError::io("read", directory, error);
+    let mut found: Vec<Found> = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        match name.to_str().and_then(parse_file_name) {
+            Some((base_offset, cleaning)) => {
+                found.push(Found { base_offset, cleaning, path: entry.path() });
+            }
+            // A compaction that a crash interrupted.
+            None if entry.path().extension().is_some_and(|kind| kind == "new") => {
+                delete_file(&entry.path());
+            }
+            None => tracing::warn!(path = %entry.path().display(), "an unknown file is left alone"),
+        }
+    }
+    found.sort_by_key(|segment| (segment.base_offset, segment.cleaning));
+    let mut kept: Vec<Found> = Vec::new();
+    for segment in found {
+        if let Some(less_compacted) = kept.pop_if(|last| last.base_offset == segment.base_offset) {
+            delete_file(&less_compacted.path);
+        }
+        kept.push(segment);
+    }
+    Ok(kept)
+}
+
+/// Indexes a segment by the headers of its batches. In the last one of a log each batch is also
+/// checked, and what follows the last good one is cut off.
+fn open_segment(
+    found: Found,
+    is_last: bool,
+    now_ms: i64,
+    mut each: impl FnMut(&Frame),
+) -> Result<Segment, OpenError> {
+    let Found { base_offset, cleaning, path } = found;
+    let failed = |error| OpenError::io("read", &path, error);
+    let file = OpenOptions::new().read(true).write(is_last).open(&path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let mut frames = Vec::new();
+    let mut position = 0;
+    while position < length {
+        match read_frame(&file, position, length, is_last) {
+            Ok(frame) => {
+                frames.push((frame, position));
+                position += frame.size as u64;
+            }
+            Err(error) if is_last && error.kind() == io::ErrorKind::InvalidData => {
+                tracing::warn!(
+                    path = %path.display(),
+                    position,
+                    bytes = length - position,
+                    %error,
+                    "a torn end was cut off"
+                );
+                file.set_len(position).map_err(failed)?;
+                break;
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(OpenError::DamagedSegment { path, position });
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    let bytes = SegmentBytes::File(FileBytes::new(path, position));
+    let mut segment = Segment::new(base_offset, bytes, now_ms);
+    segment.cleaning = cleaning;
+    for (frame, position) in &frames {
+        segment.index(frame, *position);
+        each(frame);
+    }
+    Ok(segment)
+}
+
+fn read_frame(file: &File, position: u64, length: u64, check: bool) -> io::Result<Frame> {
+    let damaged = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+    let rest = length - position;
+    if rest < HEADER_SIZE as u64 {
+        return Err(damaged("a header is cut off"));
+    }
+    let mut header = [0; HEADER_SIZE];
+    file.read_exact_at(&mut header, position)?;
+    let frame = Frame::read(&header)?;
+    if frame.size as u64 > rest {
+        return Err(damaged("a batch is cut off"));
+    }
+    if check {
+        let mut bytes = BytesMut::zeroed(frame.size);
+        file.read_exact_at(&mut bytes, position)?;
+        let batch = Batch::new(bytes.freeze());
+        let checked = batch.and_then(|batch| batch.check_crc());
+        checked.map_err(|error| damaged(&error.to_string()))?;
+    }
+    Ok(frame)
+}

@@ -1,0 +1,189 @@
+//! The file that holds the catalog: one entry a line, each with its own checksum, appended; from
+//! time to time written anew. It can be read with a text editor.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use headwater_broker::BrokerError;
+use parking_lot::Mutex;
+
+use crate::catalog::{Catalog, Entry, FORMAT};
+use crate::error::{OpenError, storage_error};
+use crate::faults::Faults;
+
+/// The name of the file.
+pub(crate) const JOURNAL: &str = "journal";
+/// The journal is written anew when it is larger than this and than four times what is needed.
+const REWRITE_ABOVE: u64 = 1024 * 1024;
+/// Checksum in hexadecimal, and a space.
+const PREFIX: usize = 9;
+
+/// The catalog, and the file it lives in if it lives in one. The lock is held only to read or
+/// change it; no other lock is taken meanwhile.
+#[derive(Debug)]
+pub(crate) struct CatalogStore {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    catalog: Catalog,
+    journal: Option<Journal>,
+}
+
+#[derive(Debug)]
+struct Journal {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    /// Length after it was written anew the last time.
+    compact_length: u64,
+    /// Bytes of a failed write may lie behind the end and could not be cut off yet.
+    torn: bool,
+    fsync: bool,
+}
+
+impl CatalogStore {
+    /// A catalog that lives in memory.
+    pub(crate) fn in_memory(catalog: Catalog) -> Self {
+        Self { state: Mutex::new(State { catalog, journal: None }) }
+    }
+
+    /// The catalog in `directory`. A torn end is cut off; without a journal `fresh` is written.
+    pub(crate) fn open(directory: &Path, fsync: bool, fresh: Catalog) -> Result<Self, OpenError> {
+        let path = directory.join(JOURNAL);
+        let catalog = match fs::read(&path) {
+            Ok(bytes) => read(&path, &bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fresh,
+            Err(error) => return Err(OpenError::io("read", &path, error)),
+        };
+        // Written anew at every start: so it is short, and a torn end is gone for good.
+        let journal = Journal::create(path.clone(), &catalog, fsync)
+            .map_err(|error| OpenError::io("write", &path, error))?;
+        Ok(Self { state: Mutex::new(State { catalog, journal: Some(journal) }) })
+    }
+
+    /// Looks something up.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&Catalog) -> T) -> T {
+        look(&self.state.lock().catalog)
+    }
+
+    /// Decides on an entry with the catalog at hand and makes it durable. After an error nothing
+    /// has changed.
+    pub(crate) fn change<T>(
+        &self,
+        faults: &Faults,
+        decide: impl FnOnce(&Catalog) -> Result<(Entry, T), BrokerError>,
+    ) -> Result<T, BrokerError> {
+        let State { catalog, journal } = &mut *self.state.lock();
+        let (entry, result) = decide(catalog)?;
+        if let Some(journal) = journal {
+            let path = journal.path.clone();
+            let failed = |error| storage_error("write", &path.display().to_string(), &error);
+            journal.append(&entry, faults).map_err(failed)?;
+            catalog.apply(entry);
+            if journal.length > REWRITE_ABOVE && journal.length / 4 > journal.compact_length {
+                match Journal::create(path.clone(), catalog, journal.fsync) {
+                    Ok(rewritten) => *journal = rewritten,
+                    // The long one holds the same.
+                    Err(error) => tracing::warn!(
+                        path = %path.display(), %error, "the journal could not be written anew"
+                    ),
+                }
+            }
+        } else {
+            catalog.apply(entry);
+        }
+        Ok(result)
+    }
+}
+
+impl Journal {
+    /// Writes the catalog into a new file and puts it in the place of the old one.
+    fn create(path: PathBuf, catalog: &Catalog, fsync: bool) -> io::Result<Self> {
+        let text: String = catalog.entries().iter().map(line).collect();
+        let new_path = path.with_extension("new");
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&new_path)?;
+        file.write_all_at(text.as_bytes(), 0)?;
+        file.sync_all()?;
+        fs::rename(&new_path, &path)?;
+        sync_directory(&path)?;
+        let length = text.len() as u64;
+        Ok(Self { path, file, length, compact_length: length, torn: false, fsync })
+    }
+
+    fn append(&mut self, entry: &Entry, faults: &Faults) -> io::Result<()> {
+        if self.torn {
+            self.file.set_len(self.length)?;
+            self.torn = false;
+        }
+        let line = line(entry);
+        let written = match faults.decide_write(&JOURNAL) {
+            None => self.file.write_all_at(line.as_bytes(), self.length),
+            Some(count) => self
+                .file
+                .write_all_at(&line.as_bytes()[..count.min(line.len())], self.length)
+                .and(Err(io::ErrorKind::StorageFull.into())),
+        };
+        let synced =
+            if self.fsync { written.and_then(|()| self.file.sync_data()) } else { written };
+        match synced {
+            Ok(()) => self.length += line.len() as u64,
+            Err(_) => self.torn = self.file.set_len(self.length).is_err(),
+        }
+        synced
+    }
+}
+
+/// Makes a rename or a new file in the directory of `path` durable.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path.parent().unwrap_or(path))?.sync_all()
+}
+
+fn line(entry: &Entry) -> String {
+    let json = serde_json::to_string(entry).expect("an entry has only text keys");
+    format!("{:08x} {json}\n", crc32c::crc32c(json.as_bytes()))
+}
+
+/// The catalog of a journal. A last line that is not whole is a write that a crash cut off; any
+/// other damage is an error.
+fn read(path: &Path, bytes: &[u8]) -> Result<Catalog, OpenError> {
+    let mut catalog = Catalog::default();
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').zip(1..).peekable();
+    while let Some((text, number)) = lines.next() {
+        match parse(text) {
+            Some(Entry::Cluster { format, .. }) if format > FORMAT => {
+                return Err(OpenError::NewerFormat { path: path.to_owned(), format });
+            }
+            Some(entry) => catalog.apply(entry),
+            None if lines.peek().is_none() && number > 1 => {
+                tracing::warn!(
+                    path = %path.display(),
+                    bytes = text.len(),
+                    "a torn end of the journal was cut off"
+                );
+            }
+            None => {
+                return Err(OpenError::DamagedJournal { path: path.to_owned(), line: number });
+            }
+        }
+    }
+    Ok(catalog)
+}
+
+fn parse(line: &[u8]) -> Option<Entry> {
+    let (prefix, json) = line.strip_suffix(b"\n")?.split_at_checked(PREFIX)?;
+    let checksum = std::str::from_utf8(prefix).ok()?.strip_suffix(' ')?;
+    let checksum = u32::from_str_radix(checksum, 16).ok()?;
+    if crc32c::crc32c(json) != checksum {
+        return None;
+    }
+    serde_json::from_slice(json).ok()
+}

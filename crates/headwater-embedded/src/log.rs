@@ -1,0 +1,309 @@
+//! The log of one partition: segments, ends, producers.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use headwater_broker::{Appended, BrokerError, TopicPartition};
+use headwater_records::{Batch, BatchRecords, set_base_offset, set_max_timestamp_log_append};
+
+use crate::config::LogConfig;
+use crate::error::storage_error;
+use crate::frame::Frame;
+use crate::producers::{Producers, Verdict};
+use crate::segment::{Cleaning, Found, Segment, file_name};
+use crate::storage::{FileBytes, MemoryBytes, SegmentBytes, Stretch, WriteOptions};
+
+/// There is one broker, which leads for ever.
+const LEADER_EPOCH: i32 = 0;
+/// Records of one batch may take so much memory when they are decompressed by the broker.
+pub(crate) const DECOMPRESSED_MAX: usize = 1024 * 1024 * 1024;
+
+/// Where segments are kept.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    Memory,
+    Directory(Arc<Path>),
+}
+
+/// The log of a partition.
+#[derive(Debug)]
+pub(crate) struct Log {
+    topic_partition: TopicPartition,
+    config: Arc<LogConfig>,
+    place: Place,
+    /// Oldest first; the last is the active one, and always there.
+    segments: VecDeque<Segment>,
+    start: i64,
+    end: i64,
+    producers: Producers,
+}
+
+/// What there is to read at an offset.
+#[derive(Debug)]
+pub(crate) struct Read {
+    /// Bytes that begin with the batch looked for, and that batch's size; `None` at the end.
+    pub(crate) data: Option<(Stretch, usize)>,
+    pub(crate) bounds: Bounds,
+}
+
+/// First offset that can be read, and the one after the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+}
+
+impl Log {
+    /// A log of the segments found, with an active one behind them.
+    pub(crate) fn new(
+        topic_partition: TopicPartition,
+        config: Arc<LogConfig>,
+        place: Place,
+        recovered: Recovered,
+    ) -> Self {
+        let Recovered { segments, start, end, producers } = recovered;
+        Self { topic_partition, config, place, segments, start, end, producers }
+    }
+
+    pub(crate) fn topic_partition(&self) -> &TopicPartition {
+        &self.topic_partition
+    }
+
+    pub(crate) fn config(&self) -> &Arc<LogConfig> {
+        &self.config
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds { start: self.start, end: self.end }
+    }
+
+    pub(crate) fn segments(&self) -> &VecDeque<Segment> {
+        &self.segments
+    }
+
+    pub(crate) fn segments_mut(&mut self) -> &mut VecDeque<Segment> {
+        &mut self.segments
+    }
+
+    /// Appends a batch, or finds that it was appended before.
+    pub(crate) fn append(
+        &mut self,
+        batch: &Batch,
+        now_ms: i64,
+        options: WriteOptions,
+    ) -> Result<Appended, BrokerError> {
+        let corrupt = |source| BrokerError::CorruptBatch {
+            topic_partition: self.topic_partition.clone(),
+            source,
+        };
+        if batch.size_bytes() > self.config.max_message_bytes {
+            return Err(BrokerError::BatchTooLarge {
+                topic_partition: self.topic_partition.clone(),
+                size_bytes: batch.size_bytes(),
+                limit_bytes: self.config.max_message_bytes,
+            });
+        }
+        batch.check_crc().map_err(corrupt)?;
+        let sent = Frame::read(batch.bytes())
+            .map_err(|error| storage_error("read", &self.topic_partition.to_string(), &error))?;
+        if let Verdict::Duplicate { base_offset } =
+            self.producers.check(&sent, &self.topic_partition)?
+        {
+            return Ok(Appended { base_offset, log_start_offset: self.start });
+        }
+        let mut bytes = BytesMut::from(batch.bytes().as_ref());
+        set_base_offset(&mut bytes, self.end, LEADER_EPOCH).map_err(corrupt)?;
+        if self.config.log_append_time {
+            set_max_timestamp_log_append(&mut bytes, now_ms).map_err(corrupt)?;
+        }
+        let placed = Frame::read(&bytes)
+            .map_err(|error| storage_error("read", &self.topic_partition.to_string(), &error))?;
+        self.roll_for(placed.size, now_ms)?;
+        let active = self.active();
+        if active.is_empty() {
+            active.began_ms = now_ms;
+        }
+        if let Err(error) = active.append(&placed, bytes.freeze(), options) {
+            return Err(storage_error("write", &active.bytes.place(), &error));
+        }
+        self.producers.appended(&placed);
+        self.end = placed.last_offset + 1;
+        Ok(Appended { base_offset: placed.base_offset, log_start_offset: self.start })
+    }
+
+    /// What there is at `offset`, about `max_bytes` of it.
+    pub(crate) fn read(&mut self, offset: i64, max_bytes: usize) -> Result<Read, BrokerError> {
+        let bounds = self.bounds();
+        if offset < bounds.start || offset > bounds.end {
+            return Err(BrokerError::OffsetOutOfRange {
+                topic_partition: self.topic_partition.clone(),
+                offset,
+                log_start_offset: bounds.start,
+                end_offset: bounds.end,
+            });
+        }
+        if offset == bounds.end {
+            return Ok(Read { data: None, bounds });
+        }
+        let first = self.segment_with(offset);
+        for segment in self.segments.range_mut(first..) {
+            let data = segment.find_offset(offset).and_then(|found| match found {
+                None => Ok(None),
+                Some(Found { position, frame }) => {
+                    let stretch = segment.bytes.stretch(position, max_bytes.max(frame.size))?;
+                    Ok(Some((stretch, frame.size)))
+                }
+            });
+            match data {
+                Ok(None) => {}
+                Ok(Some(data)) => return Ok(Read { data: Some(data), bounds }),
+                Err(error) => return Err(storage_error("read", &segment.bytes.place(), &error)),
+            }
+        }
+        // Compaction may leave nothing between here and the end.
+        Ok(Read { data: None, bounds })
+    }
+
+    /// The first record at or after `timestamp`.
+    pub(crate) fn offset_at(&mut self, timestamp: i64) -> Result<Option<i64>, BrokerError> {
+        let mut offset = self.start;
+        let first = self.segment_with(offset);
+        for segment in self.segments.range_mut(first..) {
+            if segment.max_timestamp.is_none_or(|max| max < timestamp) {
+                continue;
+            }
+            loop {
+                let failed =
+                    |error: io::Error, place: String| storage_error("read", &place, &error);
+                let found = segment.find_timestamp(timestamp, offset);
+                let Some(found) = found.map_err(|error| failed(error, segment.bytes.place()))?
+                else {
+                    break;
+                };
+                let stretch = segment.bytes.stretch(found.position, found.frame.size);
+                let bytes = stretch
+                    .and_then(Stretch::load)
+                    .map_err(|error| failed(error, segment.bytes.place()))?;
+                let records = decode(bytes.slice(..found.frame.size)).map_err(|source| {
+                    BrokerError::CorruptBatch {
+                        topic_partition: self.topic_partition.clone(),
+                        source,
+                    }
+                })?;
+                let record = records
+                    .iter()
+                    .map_while(Result::ok)
+                    .find(|record| record.timestamp >= timestamp && record.offset >= offset);
+                if let Some(record) = record {
+                    return Ok(Some(record.offset));
+                }
+                offset = found.frame.last_offset + 1;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Moves the beginning up to `offset`, which is not beyond the end, and gives the segments
+    /// that are not needed any more.
+    pub(crate) fn advance_start(
+        &mut self,
+        offset: i64,
+        now_ms: i64,
+    ) -> Result<Vec<Segment>, BrokerError> {
+        self.start = self.start.max(offset);
+        if self.start == self.end {
+            self.roll(now_ms)?;
+        }
+        let mut removed = Vec::new();
+        while self.segments.get(1).is_some_and(|next| next.base_offset <= self.start) {
+            removed.extend(self.segments.pop_front());
+        }
+        Ok(removed)
+    }
+
+    /// Begins a new segment if the active one has anything in it.
+    pub(crate) fn roll(&mut self, now_ms: i64) -> Result<(), BrokerError> {
+        let end = self.end;
+        let mut next = Segment::new(end, self.place.new_segment(end), now_ms);
+        let active = self.active();
+        if active.is_empty() {
+            return Ok(());
+        }
+        // The file's name keeps the end of the log, even if everything before it goes.
+        let created = next.bytes.create();
+        created.map_err(|error| storage_error("create", &next.bytes.place(), &error))?;
+        active.bytes.seal();
+        self.segments.push_back(next);
+        Ok(())
+    }
+
+    /// Whether the active segment is older than `segment.ms`.
+    pub(crate) fn is_roll_due(&self, now_ms: i64) -> bool {
+        self.segments.back().is_some_and(|active| {
+            !active.is_empty() && now_ms.saturating_sub(active.began_ms) >= self.config.segment_ms
+        })
+    }
+
+    fn roll_for(&mut self, size: usize, now_ms: i64) -> Result<(), BrokerError> {
+        let active = self.segments.back().expect(ACTIVE);
+        let full = active.bytes.length() + size as u64 > self.config.segment_bytes;
+        if full || self.is_roll_due(now_ms) { self.roll(now_ms) } else { Ok(()) }
+    }
+
+    fn active(&mut self) -> &mut Segment {
+        self.segments.back_mut().expect(ACTIVE)
+    }
+
+    /// The index of the last segment that begins at or before `offset`.
+    fn segment_with(&self, offset: i64) -> usize {
+        self.segments.partition_point(|segment| segment.base_offset <= offset).saturating_sub(1)
+    }
+}
+
+const ACTIVE: &str = "a log always has an active segment";
+
+/// What a log begins with.
+#[derive(Debug)]
+pub(crate) struct Recovered {
+    pub(crate) segments: VecDeque<Segment>,
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) producers: Producers,
+}
+
+impl Recovered {
+    /// A log without records.
+    pub(crate) fn empty(place: &Place, now_ms: i64) -> Self {
+        Self {
+            segments: VecDeque::from([Segment::new(0, place.new_segment(0), now_ms)]),
+            start: 0,
+            end: 0,
+            producers: Producers::default(),
+        }
+    }
+}
+
+impl Place {
+    /// Bytes for a segment that is not there yet.
+    pub(crate) fn new_segment(&self, base_offset: i64) -> SegmentBytes {
+        match self {
+            Self::Memory => SegmentBytes::Memory(MemoryBytes::default()),
+            Self::Directory(directory) => {
+                let path = directory.join(file_name(base_offset, Cleaning::Dirty));
+                SegmentBytes::File(FileBytes::new(path, 0))
+            }
+        }
+    }
+}
+
+/// Reads the records of one whole batch.
+pub(crate) fn decode(bytes: bytes::Bytes) -> Result<BatchRecords, headwater_records::RecordsError> {
+    Batch::new(bytes)?.decompress(DECOMPRESSED_MAX)
+}

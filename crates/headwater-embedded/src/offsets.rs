@@ -1,0 +1,77 @@
+//! Offsets of logs and of groups.
+
+use async_trait::async_trait;
+use headwater_broker::{
+    BrokerError, CommittedOffset, Grant, GroupId, Isolation, ListedOffset, OffsetCommit,
+    OffsetQuery, OffsetSpec, Offsets, TopicPartition,
+};
+
+use crate::broker::{Embedded, Shared};
+use crate::catalog::{Entry, OffsetEntry};
+use crate::faults::CallKind;
+
+#[async_trait]
+impl Offsets for Embedded {
+    async fn list_offsets(
+        &self,
+        queries: &[OffsetQuery],
+        _isolation: Isolation,
+    ) -> Result<Vec<Option<ListedOffset>>, BrokerError> {
+        let targets = queries.iter().map(|query| &query.topic_partition);
+        let asking = async { queries.iter().map(|query| self.shared.list_offset(query)).collect() };
+        self.shared.faults.call(CallKind::ListOffsets, targets, asking).await
+    }
+
+    async fn committed_offsets(
+        &self,
+        group: &GroupId,
+        partitions: &[TopicPartition],
+        _require_stable: bool,
+    ) -> Result<Vec<Option<CommittedOffset>>, BrokerError> {
+        let asking = async {
+            Ok(self
+                .shared
+                .catalog
+                .read(|catalog| partitions.iter().map(|at| catalog.committed(group, at)).collect()))
+        };
+        self.shared.faults.call(CallKind::CommittedOffsets, [group], asking).await
+    }
+
+    async fn commit_offsets(
+        &self,
+        grant: &Grant,
+        offsets: &[OffsetCommit],
+    ) -> Result<(), BrokerError> {
+        let committing = async { self.shared.commit_offsets(grant, offsets) };
+        self.shared.faults.call(CallKind::CommitOffsets, [&grant.group], committing).await
+    }
+}
+
+impl Shared {
+    fn list_offset(&self, query: &OffsetQuery) -> Result<Option<ListedOffset>, BrokerError> {
+        let partition = self.partition(&query.topic_partition)?;
+        let offset = partition.with_log(|log| match query.spec {
+            OffsetSpec::Earliest => Ok(Some(log.bounds().start)),
+            OffsetSpec::Latest => Ok(Some(log.bounds().end)),
+            OffsetSpec::AtTimestamp(timestamp) => log.offset_at(timestamp),
+        })?;
+        Ok(offset.map(|offset| ListedOffset { offset, leader_epoch: Some(0) }))
+    }
+
+    fn commit_offsets(&self, grant: &Grant, offsets: &[OffsetCommit]) -> Result<(), BrokerError> {
+        for commit in offsets {
+            self.partition(&commit.topic_partition)?;
+        }
+        // The group is held until the offsets are in, so that no generation can end in between.
+        self.coordinator.with_group(&grant.group, |now, group| {
+            group.check_commit(now, grant)?;
+            self.catalog.change(&self.faults, |_| {
+                let committed = Entry::OffsetsCommitted {
+                    group: grant.group.as_str().to_owned(),
+                    offsets: offsets.iter().map(OffsetEntry::from).collect(),
+                };
+                Ok((committed, ()))
+            })
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! A partition: its log, and who waits for news of it.
+
+use std::sync::{Arc, Weak};
+
+use headwater_broker::{Appended, BrokerError, TopicPartition};
+use headwater_records::Batch;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::faults::Faults;
+use crate::log::{Log, Read};
+use crate::storage::WriteOptions;
+
+/// A partition. Its lock guards the log and the waiters; the catalog's lock may be taken while it
+/// is held, never the other way round, and it is never held over an await.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    topic_partition: TopicPartition,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    log: Log,
+    /// The topic is gone.
+    deleted: bool,
+    /// Readers to be woken by the next append.
+    waiters: Vec<Weak<Notify>>,
+}
+
+impl Partition {
+    pub(crate) fn new(log: Log) -> Self {
+        Self {
+            topic_partition: log.topic_partition().clone(),
+            state: Mutex::new(State { log, deleted: false, waiters: Vec::new() }),
+        }
+    }
+
+    pub(crate) fn topic_partition(&self) -> &TopicPartition {
+        &self.topic_partition
+    }
+
+    /// Appends a batch and wakes who waits for it.
+    pub(crate) fn append(
+        &self,
+        batch: &Batch,
+        now_ms: i64,
+        fsync: bool,
+        faults: &Faults,
+    ) -> Result<Appended, BrokerError> {
+        let disk_full_after = faults.decide_write(&self.topic_partition);
+        let mut state = self.state.lock();
+        state.check_exists()?;
+        let appended = state.log.append(batch, now_ms, WriteOptions { fsync, disk_full_after })?;
+        state.wake();
+        Ok(appended)
+    }
+
+    /// What there is at `offset`. If that is nothing, `waiter` is notified of the next append, or
+    /// of the end of the topic.
+    pub(crate) fn read(
+        &self,
+        offset: i64,
+        max_bytes: usize,
+        waiter: &Arc<Notify>,
+    ) -> Result<Read, BrokerError> {
+        let mut state = self.state.lock();
+        state.check_exists()?;
+        let read = state.log.read(offset, max_bytes)?;
+        if read.data.is_none() {
+            state.register(waiter);
+        }
+        Ok(read)
+    }
+
+    /// Does something with the log.
+    pub(crate) fn with_log<T>(
+        &self,
+        work: impl FnOnce(&mut Log) -> Result<T, BrokerError>,
+    ) -> Result<T, BrokerError> {
+        let mut state = self.state.lock();
+        state.check_exists()?;
+        work(&mut state.log)
+    }
+
+    /// The topic is gone: every call from now on says so.
+    pub(crate) fn delete(&self) {
+        let mut state = self.state.lock();
+        state.deleted = true;
+        state.wake();
+    }
+}
+
+impl State {
+    fn check_exists(&self) -> Result<(), BrokerError> {
+        if self.deleted {
+            let topic = self.log.topic_partition().topic.clone();
+            return Err(BrokerError::UnknownTopic { topic });
+        }
+        Ok(())
+    }
+
+    fn register(&mut self, waiter: &Arc<Notify>) {
+        self.waiters.retain(|known| known.strong_count() > 0);
+        if !self.waiters.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(waiter))) {
+            self.waiters.push(Arc::downgrade(waiter));
+        }
+    }
+
+    fn wake(&mut self) {
+        for waiter in self.waiters.drain(..).filter_map(|waiter| waiter.upgrade()) {
+            waiter.notify_one();
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Reading with long polls.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use headwater_broker::{
+    BrokerError, FetchPartition, FetchRequest, FetchedData, FetchedPartition, LogReader,
+};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::broker::Shared;
+use crate::error::storage_error;
+use crate::faults::{CallKind, Fault, suffer};
+use crate::frame::whole_batches;
+use crate::log::{Bounds, Read};
+
+/// A reader of the embedded broker.
+pub(crate) struct EmbeddedReader {
+    shared: Arc<Shared>,
+    /// Rung by a partition that had nothing to say when it was asked.
+    news: Arc<Notify>,
+    /// Which partition of a request comes first, so that a size limit for all starves none.
+    turn: usize,
+}
+
+impl EmbeddedReader {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, news: Arc::new(Notify::new()), turn: 0 }
+    }
+
+    /// Looks at every partition once. Also tells whether one of them has anything to say.
+    fn look(
+        &mut self,
+        request: &FetchRequest,
+        faults: &mut [Option<BrokerError>],
+    ) -> (Vec<FetchedPartition>, bool) {
+        let count = request.partitions.len();
+        let mut answers = Vec::with_capacity(count);
+        let mut budget = Budget { left: request.max_bytes, first: true };
+        let mut has_news = false;
+        for number in 0..count {
+            let number = (number + self.turn) % count;
+            let wanted = &request.partitions[number];
+            let outcome = match faults[number].take() {
+                Some(error) => Err(error),
+                None => self.read(wanted, &mut budget),
+            };
+            has_news |= outcome.as_ref().map_or(true, |data| !data.batches.is_empty());
+            let topic_partition = wanted.topic_partition.clone();
+            answers.push(FetchedPartition { topic_partition, outcome });
+        }
+        if has_news {
+            self.turn = self.turn.wrapping_add(1);
+        }
+        (answers, has_news)
+    }
+
+    fn read(
+        &self,
+        wanted: &FetchPartition,
+        budget: &mut Budget,
+    ) -> Result<FetchedData, BrokerError> {
+        let limit = wanted.max_bytes.min(budget.left);
+        let partition = self.shared.partition(&wanted.topic_partition)?;
+        let Read { data, bounds } = partition.read(wanted.offset, limit, &self.news)?;
+        let mut batches = bytes::Bytes::new();
+        if let Some((stretch, first_size)) = data.filter(|(_, size)| budget.allows(*size)) {
+            let place = stretch.place();
+            let failed = |error| storage_error("read", &place, &error);
+            batches = stretch.load().map_err(failed)?;
+            batches.truncate(whole_batches(&batches, limit.max(first_size)).map_err(failed)?);
+            budget.take(batches.len());
+        }
+        let Bounds { start, end } = bounds;
+        Ok(FetchedData {
+            batches,
+            aborted: Vec::new(),
+            log_start_offset: start,
+            high_watermark: end,
+            last_stable_offset: end,
+        })
+    }
+
+    async fn wait_for_news(
+        &mut self,
+        request: &FetchRequest,
+        mut faults: Vec<Option<BrokerError>>,
+    ) -> Vec<FetchedPartition> {
+        let deadline = Instant::now() + request.max_wait;
+        loop {
+            let (answers, has_news) = self.look(request, &mut faults);
+            if has_news || Instant::now() >= deadline {
+                return answers;
+            }
+            // Whether there is news or time is over: look again.
+            drop(tokio::time::timeout_at(deadline, self.news.notified()).await);
+        }
+    }
+}
+
+/// What is left of the size limit for all partitions.
+struct Budget {
+    left: usize,
+    /// Nothing was taken yet: the first batch comes whatever its size.
+    first: bool,
+}
+
+impl Budget {
+    fn allows(&self, size: usize) -> bool {
+        self.first || size <= self.left
+    }
+
+    fn take(&mut self, size: usize) {
+        self.left = self.left.saturating_sub(size);
+        self.first = false;
+    }
+}
+
+#[async_trait]
+impl LogReader for EmbeddedReader {
+    async fn fetch(
+        &mut self,
+        request: &FetchRequest,
+    ) -> Result<Vec<FetchedPartition>, BrokerError> {
+        let mut refused: Vec<Option<BrokerError>> = vec![None; request.partitions.len()];
+        let mut delay = Duration::ZERO;
+        let mut lost = None;
+        if self.shared.faults.is_active() {
+            for (wanted, refused) in request.partitions.iter().zip(&mut refused) {
+                let fault = self.shared.faults.decide(CallKind::Fetch, &wanted.topic_partition);
+                match fault {
+                    None => {}
+                    Some(Fault::Fail(error)) => *refused = Some(error),
+                    Some(Fault::Delay(long)) => delay = delay.max(long),
+                    Some(fault @ Fault::LoseAnswer { .. }) => lost = Some(fault),
+                }
+            }
+        }
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let fetching = async { Ok(self.wait_for_news(request, refused).await) };
+        suffer(CallKind::Fetch, lost, fetching).await
+    }
+}
+
+impl fmt::Debug for EmbeddedReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedReader").field("turn", &self.turn).finish_non_exhaustive()
+    }
+}

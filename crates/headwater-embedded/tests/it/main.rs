@@ -1,0 +1,8 @@
+//! The embedded broker through its public border.
+
+mod contract;
+mod directory;
+mod faults;
+mod kill;
+mod maintenance;
+mod tools;

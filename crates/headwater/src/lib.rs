@@ -1,1 +1,109 @@
-//! Stateful stream processing on Apache Kafka.
+//! Stateful stream processing on Apache Kafka: the whole job of Kafka Streams, in Rust.
+//!
+//! You describe what happens to records with [`StreamsBuilder`], and start several copies of your
+//! program. They share the work, keep state on local disk, log every change of it to Kafka, and move
+//! work around without losing any of it.
+//!
+//! ```
+//! use headwater::prelude::*;
+//!
+//! let builder = StreamsBuilder::new();
+//! builder
+//!     .stream("lines", Consumed::with(Utf8, Utf8))
+//!     .flat_map_values(|line, out| line.split_whitespace().for_each(|word| out.emit(word.to_owned())))
+//!     .group_by(|_, word| word.clone(), Grouped::with(Utf8, Utf8))
+//!     .count(Materialized::named("counts"))
+//!     .to_stream()
+//!     .to("counts", Produced::with(Utf8, Long));
+//!
+//! let topology = builder.build()?;
+//! println!("{}", topology.describe());
+//! # Ok::<(), DslError>(())
+//! ```
+//!
+//! # The crates behind this one
+//!
+//! This crate has no logic of its own. It re-exports:
+//!
+//! - `headwater-dsl`, here at the root: typed streams, tables and processors.
+//! - `headwater-runtime`, as [`runtime`]: tasks, stream threads and the instance.
+//! - `headwater-topology`, as [`topology`]: the graph, its sub-topologies, internal topics and names.
+//! - `headwater-store`, as [`store`] and [`serde`](mod@serde): state store backends, layouts, typed
+//!   views, and from values to bytes and back.
+//! - `headwater-broker`, as [`broker`]: what the engine asks of a broker.
+//! - `headwater-records`, as [`records`]: Kafka's record batches.
+#![cfg_attr(
+    feature = "sled",
+    doc = "- `headwater-store-sled`, as [`sled`]: the default disk backend."
+)]
+#![cfg_attr(
+    feature = "embedded",
+    doc = "- `headwater-embedded`, as [`embedded`]: a broker inside the process."
+)]
+//!
+//! # Features
+//!
+//! | feature | what | default |
+//! |---|---|---|
+//! | `sled` | the sled backend of state stores | yes |
+//! | `embedded` | the broker inside the process | yes |
+//! | `json` | the serde `Json`, for types with serde | no |
+//! | `protobuf` | the serde `Protobuf`, for messages of prost | no |
+
+pub use headwater_dsl::{
+    ApplicationTopology, Consumed, DslError, EmitPairs, EmitValues, FailOnInvalidTimestamp,
+    FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Grouped, KGroupedStream,
+    KGroupedTable, KStream, KTable, KeyValueEntries, KeyValueStore, LogAndSkipOnInvalidTimestamp,
+    Materialized, Nullable, Nullity, OffsetReset, Part, Partitions, Present, Processed,
+    ProcessingContext, Processor, ProcessorContext, Produced, Punctuation, Record, RecordMetadata,
+    Repartitioned, StoreAccessError, Stores, StreamsBuilder, Terminal, TimestampExtractor,
+    TimestampedKeyValueStore, TopicSelection, Topology, UsePartitionTimeOnInvalidTimestamp,
+};
+pub use headwater_runtime::{
+    CloseTimeout, DropReason, ExceptionHandler, Failure, FailureKind, Handlers, Headers, Instance,
+    InstanceBuilder, InstanceError, InstanceState, PunctuationToken, PunctuationType, Reaction,
+    RestoreListener, StartError, StreamsConfig, TaskError, TaskStatus, UncaughtReaction, UserError,
+    dead_letter, log_and_continue, log_and_fail,
+};
+pub use headwater_store::ValueAndTimestamp;
+pub use instance::Headwater;
+
+mod instance;
+
+#[doc(inline)]
+pub use headwater_broker as broker;
+#[cfg(feature = "embedded")]
+#[doc(inline)]
+pub use headwater_embedded as embedded;
+#[doc(inline)]
+pub use headwater_records as records;
+#[doc(inline)]
+pub use headwater_runtime as runtime;
+#[doc(inline)]
+pub use headwater_store as store;
+#[doc(inline)]
+pub use headwater_store::serde;
+#[cfg(feature = "sled")]
+#[doc(inline)]
+pub use headwater_store_sled as sled;
+#[doc(inline)]
+pub use headwater_topology as topology;
+
+/// What most programs need: `use headwater::prelude::*;`.
+pub mod prelude {
+    #[cfg(feature = "json")]
+    pub use crate::serde::Json;
+    #[cfg(feature = "protobuf")]
+    pub use crate::serde::Protobuf;
+    pub use crate::serde::{
+        Boolean, Double, Float, Integer, Long, RawBytes, Short, Text, Utf8, Utf8Text, UuidText,
+    };
+    pub use crate::{
+        Consumed, DslError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Grouped,
+        Headers, Headwater, Instance, InstanceState, KGroupedStream, KGroupedTable, KStream,
+        KTable, KeyValueStore, Materialized, Nullable, OffsetReset, Partitions, Present, Processed,
+        ProcessingContext, Processor, ProcessorContext, Produced, Punctuation, PunctuationType,
+        Record, Repartitioned, Stores, StreamsBuilder, StreamsConfig, TimestampedKeyValueStore,
+        Topology, UserError,
+    };
+}

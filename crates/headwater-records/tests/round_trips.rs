@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use headwater_records::{
     BatchBuilder, Batches, Compression, Header, ProducerStamp, Record, RecordCursor, RecordRef,
+    RecordsError,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -155,4 +156,56 @@ fn check_log(log: &Bytes, batches: &[Vec<Owned>]) {
         assert_eq!(records.iter().count(), expected.len());
     }
     assert!(read.next().is_none());
+}
+
+#[test]
+fn a_record_beyond_kafkas_sizes_is_refused_and_leaves_the_batch_alone() {
+    let record = |value| Record { timestamp: 1, key: None, value: Some(value), headers: &[] };
+    // Never touched, so never really there.
+    let huge = vec![0; i32::MAX as usize];
+    let mut builder = BatchBuilder::new(Compression::None);
+    assert!(matches!(builder.append(record(&huge)), Err(RecordsError::BatchFull { size: 0, .. })));
+    assert!(builder.is_empty());
+    builder.append(record(b"small")).unwrap();
+    let size = builder.size_bytes();
+    let error = builder.append(record(&huge)).unwrap_err();
+    assert!(matches!(error, RecordsError::BatchFull { size: before, .. } if before == size));
+    assert_eq!((builder.count(), builder.size_bytes()), (1, size));
+
+    let batch = Batches::new(builder.finish().stamp_none()).next().unwrap().unwrap();
+    let records = batch.decompress(0).unwrap();
+    assert_eq!(records.iter().next().unwrap().unwrap().value, Some(&b"small"[..]));
+}
+
+/// A retry under a new epoch: the bytes of the first attempt stay as they were.
+#[test]
+fn a_batch_can_be_stamped_again() {
+    let mut builder = BatchBuilder::new(Compression::Lz4);
+    let record = Record { timestamp: 1, key: None, value: Some(b"value"), headers: &[] };
+    builder.append(record).unwrap();
+    let mut pending = builder.finish();
+    let stamp = |producer_epoch, transactional| ProducerStamp {
+        producer_id: 9,
+        producer_epoch,
+        base_sequence: 3,
+        transactional,
+    };
+    let first = pending.stamp(stamp(1, true));
+    let second = pending.stamp(stamp(2, true));
+    let third = pending.clone().stamp_none();
+    let seen: Vec<_> = [first, second, third]
+        .into_iter()
+        .map(|bytes| {
+            let batch = Batches::new(bytes).next().unwrap().unwrap();
+            batch.check_crc().unwrap();
+            let header = batch.header();
+            (
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.is_transactional,
+            )
+        })
+        .collect();
+    assert_eq!(seen, [(9, 1, 3, true), (9, 2, 3, true), (-1, -1, -1, false)]);
 }

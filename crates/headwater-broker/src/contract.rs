@@ -13,6 +13,11 @@
 //! tokio's paused time, or under the attributes that stand before the name:
 //! `contract_suite!(#[tokio::test] my_broker, subject().await)`.
 
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "each of these is a test: it panics if the broker breaks the contract"
+)]
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -97,15 +102,12 @@ impl Subject {
     /// Disturbs the broker, if that is possible.
     #[expect(clippy::print_stderr, reason = "a test that is passed over has to say so")]
     fn disturb(&self, disturbances: &[Disturbance]) -> bool {
-        match &self.disturb {
-            Some(disturb) => {
-                disturb(disturbances);
-                true
-            }
-            None => {
-                eprintln!("passed over: this broker cannot be disturbed");
-                false
-            }
+        if let Some(disturb) = &self.disturb {
+            disturb(disturbances);
+            true
+        } else {
+            eprintln!("passed over: this broker cannot be disturbed");
+            false
         }
     }
 
@@ -150,7 +152,7 @@ fn new_topic(name: TopicName, partitions: i32, configs: &[(&str, &str)]) -> NewT
 /// Runs a test of the suite, and fails it if it hangs.
 #[doc(hidden)]
 pub async fn run(test: impl Future<Output = ()>) {
-    const LIMIT: Duration = Duration::from_secs(600);
+    const LIMIT: Duration = Duration::from_mins(10);
     tokio::time::timeout(LIMIT, test).await.expect("the test ends in time");
 }
 

@@ -293,6 +293,8 @@ pub(crate) async fn suffer<T>(
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write;
+
     use expect_test::{Expect, expect};
 
     use super::*;
@@ -303,7 +305,7 @@ mod tests {
         let mut text = String::new();
         for (kind, target) in calls {
             let fault = faults.decide(*kind, target);
-            text += &format!("{} {target}: {fault:?}\n", kind.name());
+            writeln!(text, "{} {target}: {fault:?}", kind.name()).unwrap();
         }
         expected.assert_eq(&text);
     }

@@ -130,7 +130,7 @@ impl Journal {
             Some(count) => self
                 .file
                 .write_all_at(&line.as_bytes()[..count.min(line.len())], self.length)
-                .and(Err(io::ErrorKind::StorageFull.into())),
+                .and_then(|()| Err(io::ErrorKind::StorageFull.into())),
         };
         let synced =
             if self.fsync { written.and_then(|()| self.file.sync_data()) } else { written };

@@ -90,7 +90,7 @@ impl Shared {
                     return Ok(());
                 }
                 let next = log.segments().get(count).map(|segment| segment.base_offset);
-                let start = next.unwrap_or(log.bounds().end);
+                let start = next.unwrap_or_else(|| log.bounds().end);
                 tracing::info!(
                     partition = %partition.topic_partition(),
                     segments = count,

@@ -13,7 +13,7 @@ fn commit(at: &TopicPartition, offset: i64, metadata: &str) -> OffsetCommit {
 }
 
 async fn committed(subject: &Subject, group: &GroupId, at: &TopicPartition) -> Option<i64> {
-    let offsets = subject.broker().committed_offsets(group, &[at.clone()], true).await;
+    let offsets = subject.broker().committed_offsets(group, std::slice::from_ref(at), true).await;
     let offset = offsets.expect("committed offsets can be read").remove(0);
     offset.map(|committed| committed.offset)
 }

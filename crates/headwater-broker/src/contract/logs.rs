@@ -30,7 +30,7 @@ pub async fn an_append_wakes_a_waiting_fetch(subject: Subject) {
     let at = |number| TopicPartition::new(topic.name.clone(), number);
     let mut writer = writer(&subject).await;
     let mut reader = subject.broker().reader();
-    let request = fetch_of(&[(&at(0), 0), (&at(1), 0), (&at(2), 0)], Duration::from_secs(300));
+    let request = fetch_of(&[(&at(0), 0), (&at(1), 0), (&at(2), 0)], Duration::from_mins(5));
     let started = tokio::time::Instant::now();
     let sending = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -138,7 +138,7 @@ pub async fn an_error_of_one_partition_is_its_own(subject: Subject) {
     let unknown_topic = TopicPartition::new(subject.topic_name(), 0);
     let unknown_partition = TopicPartition::new(at.topic.clone(), 1);
     let mut reader = subject.broker().reader();
-    let wait = Duration::from_secs(300);
+    let wait = Duration::from_mins(5);
     let started = tokio::time::Instant::now();
     for (wrong, offset) in [(&unknown_topic, 0), (&unknown_partition, 0), (&at, 2)] {
         let request = fetch_of(&[(wrong, offset)], wait);

@@ -60,8 +60,8 @@ impl Group {
             (None, Some(static_id)) => {
                 let old_id = self.static_ids.get(static_id).cloned();
                 match old_id {
-                    Some(old_id) => self.replace_static(now, &old_id, new_id.clone(), request),
-                    None => self.enter(now, new_id.clone(), request),
+                    Some(old_id) => self.replace_static(now, &old_id, &new_id, request),
+                    None => self.enter(now, &new_id, request),
                 }
                 Ok(Entrance::Entered(new_id))
             }
@@ -70,7 +70,7 @@ impl Group {
                 if self.members.contains_key(&member_id) {
                     self.join_again(now, &member_id, request);
                 } else if self.invited.remove(&member_id).is_some() {
-                    self.enter(now, member_id.clone(), request);
+                    self.enter(now, &member_id, request);
                 } else {
                     self.check_member(&member_id)?;
                 }
@@ -108,7 +108,7 @@ impl Group {
     }
 
     /// A new member comes in.
-    fn enter(&mut self, now: Instant, member_id: MemberId, request: JoinRequest) {
+    fn enter(&mut self, now: Instant, member_id: &MemberId, request: JoinRequest) {
         self.joins += 1;
         if let Some(static_id) = &request.group_instance_id {
             self.static_ids.insert(static_id.clone(), member_id.clone());
@@ -125,7 +125,7 @@ impl Group {
             assignment: Bytes::new(),
         };
         self.members.insert(member_id.clone(), member);
-        self.take_part(now, &member_id);
+        self.take_part(now, member_id);
     }
 
     /// A known member joins once more: because it was asked to, because it has something new to
@@ -159,7 +159,7 @@ impl Group {
         &mut self,
         now: Instant,
         old_id: &MemberId,
-        new_id: MemberId,
+        new_id: &MemberId,
         request: JoinRequest,
     ) {
         let mut member = self.members.remove(old_id).expect("static ids name members");
@@ -180,7 +180,7 @@ impl Group {
         self.members.insert(new_id.clone(), member);
         self.changes += 1;
         if !keeps {
-            self.take_part(now, &new_id);
+            self.take_part(now, new_id);
         }
     }
 

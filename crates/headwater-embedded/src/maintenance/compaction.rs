@@ -176,11 +176,14 @@ impl Pass<'_> {
         let base_offset = group[0].base_offset;
         let mut output = Output::new(partition, base_offset, self.now_ms)?;
         for facts in group {
-            let Some(snapshot) = snapshot(partition, facts)? else { return output.discard() };
+            let Some(snapshot) = snapshot(partition, facts)? else {
+                output.remove_file();
+                return Ok(());
+            };
             let written = snapshot
                 .for_each(|bytes| output.take(bytes, |record| self.keeps(record, facts.cleaning)));
             if let Err(error) = written {
-                output.discard()?;
+                output.remove_file();
                 return Err(failure("compact", partition, &error));
             }
         }
@@ -192,7 +195,8 @@ impl Pass<'_> {
             }
         };
         if output.removed == 0 && group.len() == 1 && cleaning == group[0].cleaning {
-            return output.discard();
+            output.remove_file();
+            return Ok(());
         }
         done.records_removed += output.removed;
         done.segments_compacted += group.len();
@@ -295,7 +299,8 @@ impl Output {
         let base_offset = group[0].base_offset;
         let segments = log.segments_mut();
         let Some(first) = segments.iter().position(|found| found.base_offset == base_offset) else {
-            return self.discard();
+            self.remove_file();
+            return Ok(());
         };
         self.segment.cleaning = cleaning;
         let is_empty = self.segment.is_empty();
@@ -322,11 +327,7 @@ impl Output {
         Ok(())
     }
 
-    fn discard(self) -> Result<(), BrokerError> {
-        self.remove_file();
-        Ok(())
-    }
-
+    /// Removes the file, if there is one.
     fn remove_file(&self) {
         if let Some(path) = &self.path {
             delete_file(path);
@@ -366,7 +367,7 @@ mod tests {
         configs: &[(&str, &str)],
         segments: &[(u64, i64, Cleaning)],
         now_ms: i64,
-        expected: &[Range<usize>],
+        expected: &[(usize, usize)],
     ) {
         let given: BTreeMap<_, _> =
             configs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -380,7 +381,9 @@ mod tests {
                 cleaning: *cleaning,
             })
             .collect();
-        assert_eq!(plan(&facts, &config, now_ms), expected, "{configs:?} {segments:?} at {now_ms}");
+        let groups: Vec<_> =
+            plan(&facts, &config, now_ms).iter().map(|group| (group.start, group.end)).collect();
+        assert_eq!(groups, expected, "{configs:?} {segments:?} at {now_ms}");
     }
 
     #[test]
@@ -388,7 +391,7 @@ mod tests {
         use Cleaning::{Clean, Dirty};
         let half = [(50, 0, Clean), (50, 0, Dirty)];
         check(&[], &[], 0, &[]);
-        check(&[], &half, 0, &[0..1, 1..2]);
+        check(&[], &half, 0, &[(0, 1), (1, 2)]);
         check(&[("min.cleanable.dirty.ratio", "0.6")], &half, 0, &[]);
         check(&[("min.cleanable.dirty.ratio", "0")], &[(50, 0, Clean)], 0, &[]);
     }
@@ -398,7 +401,7 @@ mod tests {
         let waiting = [(50, 0, Cleaning::Tombstones { since_ms: 1000 })];
         let retention = [("delete.retention.ms", "100")];
         check(&retention, &waiting, 1099, &[]);
-        check(&retention, &waiting, 1100, &[0..1]);
+        check(&retention, &waiting, 1100, &[(0, 1)]);
     }
 
     #[test]
@@ -406,7 +409,7 @@ mod tests {
         use Cleaning::{Clean, Dirty};
         let lag = [("min.compaction.lag.ms", "100")];
         let segments = [(10, 990, Clean), (50, 900, Dirty), (50, 901, Dirty), (50, 0, Dirty)];
-        check(&lag, &segments, 1000, &[0..1, 1..2]);
+        check(&lag, &segments, 1000, &[(0, 1), (1, 2)]);
     }
 
     #[test]
@@ -420,6 +423,6 @@ mod tests {
             (10, 0, Clean),
             (500, 0, Dirty),
         ];
-        check(&[], &segments, 0, &[0..2, 2..3, 3..4, 4..5, 5..6]);
+        check(&[], &segments, 0, &[(0, 2), (2, 3), (3, 4), (4, 5), (5, 6)]);
     }
 }

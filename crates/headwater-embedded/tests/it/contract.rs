@@ -15,10 +15,10 @@ fn subject(broker: Embedded) -> Subject {
 }
 
 fn in_directory() -> Subject {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().expect("a temporary directory is to be had");
     // Small segments, so that the suite goes over their borders.
     let options = EmbeddedOptions::new().segment_bytes(200);
-    let broker = Embedded::open(directory.path(), options).unwrap();
+    let broker = Embedded::open(directory.path(), options).expect("the directory can be opened");
     subject(broker).keeping(directory)
 }
 

@@ -17,17 +17,23 @@ use crate::tools::{
 };
 
 fn open(directory: &Path) -> Embedded {
-    Embedded::open(directory, quiet().segment_bytes(200)).unwrap()
+    Embedded::open(directory, quiet().segment_bytes(200)).expect("the directory can be opened")
 }
 
 /// The files of a partition, by name, with their sizes.
 fn files(directory: &Path) -> Vec<(PathBuf, u64)> {
     fn collect(directory: &Path, found: &mut Vec<(PathBuf, u64)>) {
-        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
-            if entry.file_type().unwrap().is_dir() {
+        for entry in fs::read_dir(directory)
+            .expect("the test has what it needs")
+            .map(|entry| entry.expect("the directory can be read"))
+        {
+            if entry.file_type().expect("the test has what it needs").is_dir() {
                 collect(&entry.path(), found);
             } else {
-                found.push((entry.path(), entry.metadata().unwrap().len()));
+                found.push((
+                    entry.path(),
+                    entry.metadata().expect("the test has what it needs").len(),
+                ));
             }
         }
     }
@@ -41,7 +47,7 @@ fn files(directory: &Path) -> Vec<(PathBuf, u64)> {
 }
 
 fn last_file(directory: &Path) -> PathBuf {
-    files(directory).pop().unwrap().0
+    files(directory).pop().expect("the test has what it needs").0
 }
 
 async fn join_alone(broker: &Embedded) -> Grant {
@@ -57,10 +63,10 @@ async fn join_alone(broker: &Embedded) -> Grant {
     });
     member.join(bytes::Bytes::new());
     loop {
-        match member.next_event().await.unwrap() {
+        match member.next_event().await.expect("the test has what it needs") {
             GroupEvent::PlanWanted { .. } => member.plan(Vec::new()),
             GroupEvent::Assigned { grant, .. } => return grant,
-            event => panic!("{event:?}"),
+            event => unreachable!("{event:?} came to a member alone"),
         }
     }
 }
@@ -87,7 +93,8 @@ async fn everything_is_there_again() {
     assert_eq!((&*configs["retention.ms"], &*configs["segment.bytes"]), ("77", "200"));
     assert_eq!(log_text(&broker, &at).await, "3..5 3:key=d 4:key=e");
     assert_eq!(log_text(&broker, &TopicPartition::new("lines", 0)).await, "0..0");
-    let committed = broker.committed_offsets(&"app".into(), &[at.clone()], true).await.unwrap();
+    let committed =
+        broker.committed_offsets(&"app".into(), std::slice::from_ref(&at), true).await.unwrap();
     let committed = committed[0].as_ref().unwrap();
     assert_eq!((committed.offset, &*committed.metadata), (4, "m \"\n"));
     write_values(&broker, &at, &["f"]).await;
@@ -114,35 +121,36 @@ async fn an_emptied_log_keeps_its_end() {
 
 /// Writes three batches, has somebody damage the file, and tells what a new start makes of it.
 async fn check_damage(damage: impl FnOnce(&Path), expected: &Expect) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().expect("a temporary directory is to be had");
     let at = TopicPartition::new("lines", 0);
     {
-        let broker = Embedded::open(directory.path(), quiet()).unwrap();
+        let broker =
+            Embedded::open(directory.path(), quiet()).expect("the directory can be opened");
         create(&broker, "lines", 1, &[]).await;
         write_values(&broker, &at, &["a", "b", "c"]).await;
     }
     damage(&last_file(directory.path()));
-    let broker = Embedded::open(directory.path(), quiet()).unwrap();
+    let broker = Embedded::open(directory.path(), quiet()).expect("the directory can be opened");
     let found = log_text(&broker, &at).await;
     write_values(&broker, &at, &["new"]).await;
     let after = log_text(&broker, &at).await;
     drop(broker);
-    let broker = Embedded::open(directory.path(), quiet()).unwrap();
+    let broker = Embedded::open(directory.path(), quiet()).expect("the directory can be opened");
     assert_eq!(log_text(&broker, &at).await, after, "what was written since stays");
     expected.assert_eq(&format!("{found}\n{after}\n"));
 }
 
 fn cut(path: &Path, bytes: u64) {
-    let file = OpenOptions::new().write(true).open(path).unwrap();
-    let length = file.metadata().unwrap().len();
-    file.set_len(length - bytes).unwrap();
+    let file = OpenOptions::new().write(true).open(path).expect("the test has what it needs");
+    let length = file.metadata().expect("the test has what it needs").len();
+    file.set_len(length - bytes).expect("the test has what it needs");
 }
 
 fn change_byte_from_end(path: &Path, from_end: usize) {
-    let mut bytes = fs::read(path).unwrap();
+    let mut bytes = fs::read(path).expect("the test has what it needs");
     let index = bytes.len() - from_end;
     bytes[index] ^= 1;
-    fs::write(path, bytes).unwrap();
+    fs::write(path, bytes).expect("the test has what it needs");
 }
 
 #[tokio::test(start_paused = true)]

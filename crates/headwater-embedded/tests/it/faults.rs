@@ -35,7 +35,7 @@ fn options(heartbeat_interval: Duration) -> GroupOptions {
         client_id: "client".to_owned(),
         group_instance_id: None,
         session_timeout: Duration::from_secs(30),
-        rebalance_timeout: Duration::from_secs(60),
+        rebalance_timeout: Duration::from_mins(1),
         heartbeat_interval,
     }
 }
@@ -66,14 +66,17 @@ async fn call(broker: &Embedded, kind: CallKind) -> Result<(), BrokerError> {
             broker.committed_offsets(&"app".into(), &[at()], true).await.map(drop)
         }
         CallKind::CommitOffsets => broker.commit_offsets(&outsider(), &[commit]).await,
-        other => panic!("{other:?} is tested elsewhere"),
+        other => unreachable!("{other:?} is tested elsewhere"),
     }
 }
 
 /// What a call has left in the broker.
 async fn effects(broker: &Embedded) -> (usize, String, bool) {
-    let topics = broker.list_topics().await.unwrap();
-    let committed = broker.committed_offsets(&"app".into(), &[at()], true).await.unwrap();
+    let topics = broker.list_topics().await.expect("the test has what it needs");
+    let committed = broker
+        .committed_offsets(&"app".into(), &[at()], true)
+        .await
+        .expect("the test has what it needs");
     let log = if topics.iter().any(|topic| topic.name == at().topic) {
         log_text(broker, &at()).await
     } else {
@@ -211,7 +214,7 @@ async fn check_disk_full(broker: Embedded, written: usize) {
     broker.set_faults(Some(FaultPlan::new().disk_full("lines-0", 0..1, written)));
     let results = write(&broker, &at(), [batch(Compression::None, &[(0, "key", "lost")])]).await;
     let Err(BrokerError::Storage { operation, cause }) = &results[0] else {
-        panic!("{results:?}");
+        unreachable!("{results:?} where the disk was full");
     };
     assert!(operation.starts_with("write "), "{operation}");
     assert!(!cause.is_empty());
@@ -242,7 +245,8 @@ async fn a_full_disk_leaves_topics_and_offsets_as_they_were() {
     let BrokerError::Storage { operation, .. } = &error else { panic!("{error}") };
     assert_eq!(*operation, format!("write {}", journal.display()));
     let commit = OffsetCommit { topic_partition: at(), offset: 5, metadata: String::new() };
-    let error = broker.commit_offsets(&outsider(), &[commit.clone()]).await.unwrap_err();
+    let error =
+        broker.commit_offsets(&outsider(), std::slice::from_ref(&commit)).await.unwrap_err();
     assert!(matches!(error, BrokerError::Storage { .. }), "{error}");
     assert_eq!(effects(&broker).await, (1, "0..0".to_owned(), false));
     broker.create_topic(&new_topic()).await.unwrap();

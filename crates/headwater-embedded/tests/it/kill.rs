@@ -46,10 +46,13 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
 
 #[tokio::main(flavor = "current_thread")]
 async fn check(directory: PathBuf, acknowledged: &[String]) {
-    let broker = Embedded::open(directory, quiet()).unwrap();
+    let broker = Embedded::open(directory, quiet()).expect("the directory can be opened");
     let text = log_text(&broker, &TopicPartition::new("lines", 0)).await;
-    let found: std::collections::BTreeSet<&str> =
-        text.split(' ').skip(1).map(|record| record.split_once(':').unwrap().1).collect();
+    let found: std::collections::BTreeSet<&str> = text
+        .split(' ')
+        .skip(1)
+        .map(|record| record.split_once(':').expect("the test has what it needs").1)
+        .collect();
     let missing: Vec<_> = acknowledged
         .iter()
         .filter(|value| !found.contains(format!("key={value}").as_str()))
@@ -59,7 +62,8 @@ async fn check(directory: PathBuf, acknowledged: &[String]) {
 
 #[tokio::main(flavor = "current_thread")]
 async fn write_until_killed(directory: PathBuf) {
-    let broker = Embedded::open(directory, quiet().segment_bytes(2000)).unwrap();
+    let broker =
+        Embedded::open(directory, quiet().segment_bytes(2000)).expect("the test has what it needs");
     let at = TopicPartition::new("lines", 0);
     if is_new(&broker).await {
         create(&broker, "lines", 1, &[]).await;
@@ -71,14 +75,17 @@ async fn write_until_killed(directory: PathBuf) {
         // Some are under way while others are acknowledged.
         let first = send(&mut *writer, &at, &value);
         let second = send(&mut *writer, &at, &format!("{value}-more"));
-        first.await.unwrap();
-        writeln!(out, "{MARK}{value}").unwrap();
-        second.await.unwrap();
-        writeln!(out, "{MARK}{value}-more").unwrap();
+        first.await.expect("the batch is acknowledged");
+        writeln!(out, "{MARK}{value}").expect("somebody listens");
+        second.await.expect("the batch is acknowledged");
+        writeln!(out, "{MARK}{value}-more").expect("somebody listens");
     }
 }
 
 /// Whether the broker has no topic yet.
 async fn is_new(broker: &Embedded) -> bool {
-    headwater_broker::Topics::list_topics(broker).await.unwrap().is_empty()
+    headwater_broker::Topics::list_topics(broker)
+        .await
+        .expect("the test has what it needs")
+        .is_empty()
 }

@@ -4,5 +4,6 @@ mod contract;
 mod directory;
 mod faults;
 mod kill;
+mod logs;
 mod maintenance;
 mod tools;

@@ -1,14 +1,15 @@
 //! Retention, compaction, and when a broker does them by itself.
 
+use std::fmt::Write;
 use std::fs;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use headwater_broker::TopicPartition;
-use headwater_embedded::{Embedded, EmbeddedOptions};
+use headwater_embedded::{Embedded, EmbeddedOptions, Maintained};
 use headwater_records::Compression;
 
-use crate::tools::{batch, clocked, create, fetch, log_text, write};
+use crate::tools::{batch, clocked, create, delete_before, fetch, log_text, write};
 
 /// Each step in words: `12 a=1 b=` writes one batch of these records at time 12 of their own (no
 /// value: a tombstone), `roll` begins a segment, `at N` sets the wall clock to N and lets the
@@ -26,25 +27,28 @@ async fn run(
         let (word, rest) = step.split_once(' ').unwrap_or((step, ""));
         match word {
             "at" => {
-                let done = broker.maintain(rest.parse().unwrap()).unwrap();
-                text += &format!(
-                    "{step}: {} deleted, {} compacted, {} records out: {}\n",
-                    done.segments_deleted,
-                    done.segments_compacted,
-                    done.records_removed,
-                    log_text(broker, &at).await
-                );
+                let done = broker
+                    .maintain(rest.parse().expect("the script has numbers"))
+                    .expect("the test has what it needs");
+                let Maintained { segments_deleted, segments_compacted, records_removed, .. } = done;
+                let log = log_text(broker, &at).await;
+                let done = format!("{segments_deleted} deleted, {segments_compacted} compacted");
+                writeln!(text, "{step}: {done}, {records_removed} records out: {log}")
+                    .expect("text grows");
             }
-            "delete" => crate::tools::delete_before(broker, &at, rest.parse().unwrap()).await,
+            "delete" => {
+                let before = rest.parse().expect("the script has numbers");
+                delete_before(broker, &at, before).await;
+            }
             timestamp => {
-                let timestamp = timestamp.parse().unwrap();
+                let timestamp = timestamp.parse().expect("the script has numbers");
                 let records: Vec<_> = rest
                     .split(' ')
-                    .map(|record| record.split_once('=').unwrap())
+                    .map(|record| record.split_once('=').expect("a record has a key"))
                     .map(|(key, value)| (timestamp, key, value))
                     .collect();
                 for result in write(broker, &at, [batch(compression, &records)]).await {
-                    result.unwrap();
+                    result.expect("the batch is acknowledged");
                 }
             }
         }
@@ -62,13 +66,15 @@ async fn check(configs: &[(&str, &str)], script: &str, expected: &Expect) {
     let text = run(&in_memory, &configs, script, Compression::None).await;
     expected.assert_eq(&text);
     for compression in [Compression::None, Compression::Zstd] {
-        let directory = tempfile::tempdir().unwrap();
-        let broker = Embedded::open(directory.path(), options.clone()).unwrap();
+        let directory = tempfile::tempdir().expect("a temporary directory is to be had");
+        let broker =
+            Embedded::open(directory.path(), options.clone()).expect("the directory can be opened");
         assert_eq!(run(&broker, &configs, script, compression).await, text, "{compression}");
         let at = TopicPartition::new("t", 0);
         let before = log_text(&broker, &at).await;
         drop(broker);
-        let broker = Embedded::open(directory.path(), options.clone()).unwrap();
+        let broker =
+            Embedded::open(directory.path(), options.clone()).expect("the directory can be opened");
         assert_eq!(log_text(&broker, &at).await, before, "after a restart, {compression}");
     }
 }
@@ -269,5 +275,5 @@ async fn a_reader_may_ask_for_an_offset_that_was_compacted_away() {
 #[test]
 fn a_broker_without_a_runtime_can_be_maintained() {
     let broker = Embedded::in_memory_with(EmbeddedOptions::new());
-    assert_eq!(broker.maintain(0).unwrap(), headwater_embedded::Maintained::default());
+    assert_eq!(broker.maintain(0).unwrap(), Maintained::default());
 }

@@ -140,7 +140,10 @@ pub(crate) async fn log_text(broker: &Embedded, at: &TopicPartition) -> String {
                     continue;
                 }
                 let part = |bytes: Option<&[u8]>| {
-                    bytes.map_or("-".into(), |bytes| String::from_utf8_lossy(bytes).into_owned())
+                    bytes.map_or_else(
+                        || "-".to_owned(),
+                        |bytes| String::from_utf8_lossy(bytes).into_owned(),
+                    )
                 };
                 let (key, value) = (part(record.key), part(record.value));
                 write!(text, " {}:{key}={value}", record.offset).expect("text grows");

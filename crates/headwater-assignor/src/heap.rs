@@ -83,29 +83,25 @@ impl<T: PartialEq + Copy> ArrayHeap<T> {
 mod tests {
     use super::*;
 
-    fn less(a: &i32, b: &i32) -> bool {
-        a < b
-    }
-
     #[test]
     fn polls_in_order_whatever_was_added_and_removed() {
         let mut heap = ArrayHeap::of_sorted(vec![2, 4, 6, 8, 10, 12]);
         for item in [7, 1, 9, 3] {
-            heap.add(item, less);
+            heap.add(item, i32::lt);
         }
         for item in [8, 1, 5] {
-            heap.remove(&item, less);
+            heap.remove(&item, i32::lt);
         }
-        let polled: Vec<i32> = std::iter::from_fn(|| heap.poll(less)).collect();
+        let polled: Vec<i32> = std::iter::from_fn(|| heap.poll(i32::lt)).collect();
         assert_eq!(polled, [2, 3, 4, 6, 7, 9, 10, 12]);
     }
 
     #[test]
     fn removing_from_the_middle_lets_the_last_item_take_the_place() {
         let mut heap = ArrayHeap::of_sorted(vec![1, 2, 3, 4, 5, 6, 7]);
-        heap.remove(&2, less);
+        heap.remove(&2, i32::lt);
         assert_eq!(heap.in_array_order(), [1, 4, 3, 7, 5, 6]);
-        heap.poll(less);
+        heap.poll(i32::lt);
         assert_eq!(heap.in_array_order(), [3, 4, 6, 7, 5]);
     }
 }

@@ -8,6 +8,7 @@
 mod assignment;
 mod assignor;
 mod error;
+mod explain;
 mod flow;
 mod handover;
 mod heap;
@@ -34,6 +35,9 @@ pub use assignment::{
 };
 pub use assignor::TaskAssignor;
 pub use error::{AssignError, Problem};
+pub use explain::{
+    CopyExplained, Explanation, GroupExplained, Loss, Rates, explain, instance_loss, tag_loss,
+};
 pub use handover::{HandOver, HandOvers, hand_over};
 pub use high_availability::HighAvailability;
 pub use ids::{InstanceId, MemberId, ParseTaskIdError, RackId, TaskId, TopicName, TopicPartition};

@@ -48,7 +48,7 @@ pub(crate) fn outcome(outcome: &Outcome<'_>) -> Assignment {
     for (instance, task) in outcome.warmups {
         let (info, id) = (index.instances[*instance as usize], index.task_ids[*task as usize]);
         let end = index.tasks[*task as usize].end_offset;
-        let lag = info.lags.get(&id).copied().or(end.map(|end| Lag::of(None, end)));
+        let lag = info.lags.get(&id).copied().or_else(|| end.map(|end| Lag::of(None, end)));
         let instance = index.instance_ids[*instance as usize].clone();
         assignment.waiting_for.push(Waiting::new(id, instance, lag.unwrap_or(Lag::Unknown)));
     }

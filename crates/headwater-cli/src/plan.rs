@@ -2,21 +2,25 @@
 
 mod assignors;
 mod error;
+mod explain;
 mod input;
 mod place;
+mod table;
 mod trajectory;
+mod what_if;
 mod write;
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
 use clap::Args;
-use headwater_assignor::{RackAwareStrategy, TaskAssignor};
+use headwater_assignor::{ApplicationState, Assignment, RackAwareStrategy, Rates, TaskAssignor};
 use serde::Serialize;
 use serde_json::Value;
 
 use error::PlanError;
 use input::Input;
+use what_if::{WhatIf, settled, suppose};
 
 /// Exit status if there is no plan.
 const NO_PLAN: u8 = 2;
@@ -31,6 +35,21 @@ pub(crate) struct Arguments {
     /// Refuse fields that have no meaning here.
     #[arg(long)]
     strict: bool,
+    /// Print tables for people instead of JSON: why each copy is where it is, what it costs, what is
+    /// being waited for, and what a loss would cost.
+    #[arg(long)]
+    explain: bool,
+    /// Suppose a change once the plan is in place, and show the plan before and after it:
+    /// add=N (instances), remove=ID, zone-loss=ZONE (a rack or tag value), standbys=N,
+    /// assignor=NAME. Several changes happen together.
+    #[arg(long, value_name = "CHANGE")]
+    what_if: Vec<WhatIf>,
+    /// Bytes of one changelog record, for estimates.
+    #[arg(long, default_value_t = Rates::default().bytes_per_record)]
+    bytes_per_record: u64,
+    /// Records that one instance restores in a second, for estimates.
+    #[arg(long, default_value_t = Rates::default().records_per_second)]
+    records_per_second: u64,
 }
 
 /// Plans, and says how it went.
@@ -58,8 +77,7 @@ fn answer(arguments: &Arguments, out: &mut Vec<u8>) -> Result<(), PlanError> {
     let json: Value = serde_json::from_str(&text).map_err(|source| PlanError::Syntax { source })?;
     let input = Input::read(&json, arguments.strict)?;
     for strategy in &input.strategies {
-        let assignor = assignors::named(&input.assignor)?;
-        plan(&input, *strategy, &*assignor, arguments.pretty, out)?;
+        plan(&input, *strategy, arguments, out)?;
     }
     Ok(())
 }
@@ -67,22 +85,74 @@ fn answer(arguments: &Arguments, out: &mut Vec<u8>) -> Result<(), PlanError> {
 fn plan(
     input: &Input,
     strategy: RackAwareStrategy,
-    assignor: &dyn TaskAssignor,
-    pretty: bool,
+    arguments: &Arguments,
     out: &mut Vec<u8>,
 ) -> Result<(), PlanError> {
+    let assignor = assignors::named(&input.assignor)?;
     if let Some(story) = &input.story {
+        if arguments.explain || !arguments.what_if.is_empty() {
+            return Err(PlanError::NotForTrajectories);
+        }
         let trajectory = story.trajectory(input, strategy);
-        let played = trajectory.play(assignor)?;
-        print(&write::Story::new(&trajectory, &played, story, assignor.name()), pretty, out);
-    } else {
-        let mut state = input.state.clone();
-        state.settings.rack_aware_assignment_strategy = strategy;
-        assignors::check(&state, assignor.name())?;
-        let assignment = assignor.assign(&state)?;
-        print(&write::Plan::new(&state, &assignment, assignor), pretty, out);
+        let played = trajectory.play(&*assignor)?;
+        let text = write::Story::new(&trajectory, &played, story, assignor.name());
+        print(&text, arguments.pretty, out);
+        return Ok(());
+    }
+    let mut state = input.state.clone();
+    state.settings.rack_aware_assignment_strategy = strategy;
+    assignors::check(&state, assignor.name())?;
+    let assignment = assignor.assign(&state)?;
+    show(&state, &assignment, &*assignor, arguments, out);
+    if arguments.what_if.is_empty() {
+        return Ok(());
+    }
+    let mut supposed = settled(&state, &assignment);
+    let mut then = assignor;
+    for what_if in &arguments.what_if {
+        suppose(&mut supposed, what_if)?;
+        if let WhatIf::Assignor(name) = what_if {
+            then = assignors::named(name)?;
+        }
+    }
+    let after = then.assign(&supposed)?;
+    if arguments.explain {
+        out.push(b'\n');
+    }
+    show(&supposed, &after, &*then, arguments, out);
+    if arguments.explain {
+        let rates = arguments.rates();
+        out.push(b'\n');
+        out.extend(
+            explain::comparison((&state, &assignment), (&supposed, &after), rates).as_bytes(),
+        );
     }
     Ok(())
+}
+
+/// Writes one plan, for machines or for people.
+fn show(
+    state: &ApplicationState,
+    assignment: &Assignment,
+    assignor: &dyn TaskAssignor,
+    arguments: &Arguments,
+    out: &mut Vec<u8>,
+) {
+    if arguments.explain {
+        let text = explain::plan(state, assignment, assignor.name(), arguments.rates());
+        out.extend(text.as_bytes());
+    } else {
+        print(&write::Plan::new(state, assignment, assignor), arguments.pretty, out);
+    }
+}
+
+impl Arguments {
+    fn rates(&self) -> Rates {
+        let mut rates = Rates::default();
+        rates.bytes_per_record = self.bytes_per_record;
+        rates.records_per_second = self.records_per_second;
+        rates
+    }
 }
 
 fn print(answer: &impl Serialize, pretty: bool, out: &mut Vec<u8>) {

@@ -154,7 +154,9 @@ impl ByShiftingLoad {
             is_in: vec![false; instances.len()],
             loads: instances.clone().map(|instance| placement.load(instance)).collect(),
         };
-        instances.for_each(|instance| by_load.offer(instance));
+        for instance in instances {
+            by_load.offer(instance);
+        }
         by_load
     }
 
@@ -187,7 +189,9 @@ impl ByShiftingLoad {
             passed_over.push(instance);
         };
         passed_over.sort_unstable();
-        passed_over.into_iter().for_each(|instance| self.offer(instance));
+        for instance in passed_over {
+            self.offer(instance);
+        }
         found
     }
 
@@ -196,6 +200,8 @@ impl ByShiftingLoad {
         for instance in instances {
             self.loads[instance as usize] = placement.load(instance);
         }
-        instances.into_iter().for_each(|instance| self.offer(instance));
+        for instance in instances {
+            self.offer(instance);
+        }
     }
 }

@@ -36,10 +36,10 @@ impl<'a> Finder<'a> {
 
     pub(super) fn place_actives(&mut self, preserving: bool) {
         for task in self.index.tasks() {
-            if let Some(owner) = self.owner[task as usize] {
-                if preserving || self.is_below_quota(owner) {
-                    self.placement.set_active(owner, task);
-                }
+            if let Some(owner) = self.owner[task as usize]
+                && (preserving || self.is_below_quota(owner))
+            {
+                self.placement.set_active(owner, task);
             }
         }
         for task in self.unplaced() {
@@ -98,7 +98,7 @@ impl<'a> Finder<'a> {
         let is_within = |instance: &InstanceIx| within.binary_search(instance).is_ok();
         let follower = || {
             let followers = self.followers[task as usize].iter().copied().filter(is_within);
-            self.least_loaded(task, followers)
+            self.least_loaded(task, &followers)
         };
         let previous = self.owner[task as usize].filter(is_within).or_else(follower);
         previous
@@ -106,7 +106,7 @@ impl<'a> Finder<'a> {
             .or_else(|| {
                 previous.and_then(|_| follower().filter(|other| !self.should_give_way(*other)))
             })
-            .or_else(|| self.least_loaded(task, within.iter().copied()))
+            .or_else(|| self.least_loaded(task, &within.iter().copied()))
     }
 
     /// Whether an instance is full while another has more room.
@@ -132,7 +132,7 @@ impl<'a> Finder<'a> {
     fn least_loaded(
         &self,
         task: TaskIx,
-        candidates: impl Iterator<Item = InstanceIx> + Clone,
+        candidates: &(impl Iterator<Item = InstanceIx> + Clone),
     ) -> Option<InstanceIx> {
         let pass = |new_pairs: bool| {
             let mut best: Option<InstanceIx> = None;

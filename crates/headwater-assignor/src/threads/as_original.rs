@@ -67,9 +67,10 @@ fn deal(tasks: &[TaskId], previous: &[Vec<TaskId>], load: &mut [usize]) -> Vec<V
     let mut returning: BTreeMap<TaskId, usize> = BTreeMap::new();
     for thread in 0..threads {
         let room = least.saturating_sub(load[thread]);
-        for task in
-            previous[thread].iter().filter(|task| left.has(**task)).copied().collect::<Vec<_>>()
-        {
+        for task in previous[thread].iter().copied() {
+            if !left.has(task) {
+                continue;
+            }
             if given[thread].len() < room {
                 left.take(task);
                 given[thread].push(task);

@@ -80,6 +80,19 @@ pub(crate) enum PlanError {
         /// The names that there are.
         known: String,
     },
+    /// A supposed loss hits nobody.
+    #[error(
+        "what-if: no instance is called {what:?} or has it as rack or tag; nothing would be lost"
+    )]
+    NothingToRemove {
+        /// What should be lost.
+        what: String,
+    },
+    /// Suppositions about a whole story.
+    #[error(
+        "what-if and explain look at one plan; this scenario is a trajectory, take its last state"
+    )]
+    NotForTrajectories,
     /// The assignor found no plan.
     #[error(transparent)]
     Assign(#[from] AssignError),

@@ -186,7 +186,8 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedTable<K, V, N> {
         let materialized = materialized.checked(&mut graph);
         let store = match &materialized.name {
             Some(name) => name.clone(),
-            None => graph.names.store_name(prefix),
+            // The original has one prefix for the stores of all aggregations of grouped tables.
+            None => graph.names.store_name(AGGREGATE),
         };
         let sink_name = graph.names.processor_name(SINK);
         let source_name = graph.names.processor_name(SOURCE);

@@ -1,0 +1,452 @@
+//! From a case to streams and tables: section 4 of the format.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use headwater::serde::Serde;
+use headwater::{
+    DslError, KGroupedStream, KGroupedTable, KStream, KTable, Nullable, StreamsBuilder,
+    TopicSelection,
+};
+use serde_json::Value as Json;
+
+use super::case::{Case, Missing, text as json_text, texts};
+use super::functions::{
+    Failed, aggregator, constant, expression, flat_pairs, flat_values, predicate, reducer,
+};
+use super::params::{consumed, grouped, materialized, processed, produced, repartitioned, store};
+use super::processors::{Recipe, Running};
+use super::serdes::DynSerde;
+use super::value::Value;
+
+type Stream<V> = KStream<Value, V, Nullable>;
+type Table<V> = KTable<Value, V, Nullable>;
+type GroupedStream<V> = KGroupedStream<Value, V, Nullable>;
+type GroupedTable<V> = KGroupedTable<Value, V, Nullable>;
+
+/// What an operator made. Counts are longs; everything else is of any type.
+enum Made {
+    Stream(Stream<Value>),
+    Longs(Stream<i64>),
+    Table(Table<Value>),
+    LongTable(Table<i64>),
+    GroupedStream(GroupedStream<Value>),
+    GroupedLongs(GroupedStream<i64>),
+    GroupedTable(GroupedTable<Value>),
+}
+
+/// The values of a stream or table.
+trait Dyn: Sized + 'static {
+    /// Shows a value as one of any type.
+    fn show<R>(value: Option<&Self>, f: impl FnOnce(Option<&Value>) -> R) -> R;
+
+    /// The value that a function of the cases made of some; `None` if it is of another type.
+    fn made(value: Option<Value>) -> Result<Option<Self>, Failed>;
+
+    fn stream(stream: Stream<Self>) -> Made;
+    fn table(table: Table<Self>) -> Made;
+    fn grouped(group: GroupedStream<Self>) -> Made;
+    fn as_stream(made: Option<&Made>) -> Option<&Stream<Self>>;
+}
+
+impl Dyn for Value {
+    fn show<R>(value: Option<&Self>, f: impl FnOnce(Option<&Value>) -> R) -> R {
+        f(value)
+    }
+
+    fn made(value: Option<Value>) -> Result<Option<Self>, Failed> {
+        Ok(value)
+    }
+
+    fn stream(stream: Stream<Self>) -> Made {
+        Made::Stream(stream)
+    }
+
+    fn table(table: Table<Self>) -> Made {
+        Made::Table(table)
+    }
+
+    fn grouped(group: GroupedStream<Self>) -> Made {
+        Made::GroupedStream(group)
+    }
+
+    fn as_stream(made: Option<&Made>) -> Option<&Stream<Self>> {
+        match made {
+            Some(Made::Stream(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+}
+
+impl Dyn for i64 {
+    fn show<R>(value: Option<&Self>, f: impl FnOnce(Option<&Value>) -> R) -> R {
+        f(value.map(|number| Value::Long(*number)).as_ref())
+    }
+
+    fn made(value: Option<Value>) -> Result<Option<Self>, Failed> {
+        match value {
+            None => Ok(None),
+            Some(Value::Long(number)) => Ok(Some(number)),
+            Some(other) => Err(Failed(format!("{other:?} is not a long"))),
+        }
+    }
+
+    fn stream(stream: Stream<Self>) -> Made {
+        Made::Longs(stream)
+    }
+
+    fn table(table: Table<Self>) -> Made {
+        Made::LongTable(table)
+    }
+
+    fn grouped(group: GroupedStream<Self>) -> Made {
+        Made::GroupedLongs(group)
+    }
+
+    fn as_stream(made: Option<&Made>) -> Option<&Stream<Self>> {
+        match made {
+            Some(Made::Longs(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+}
+
+/// Why a case could not be built.
+pub(super) enum BuildFailure {
+    /// It needs what is not there.
+    Missing(String),
+    /// The program is wrong; the operator it shows at, the number of operators if only in the end.
+    Wrong { op: usize, error: DslError },
+}
+
+impl From<Missing> for BuildFailure {
+    fn from(missing: Missing) -> Self {
+        Self::Missing(missing.0)
+    }
+}
+
+/// A case that has been built.
+pub(super) struct Built {
+    pub(super) topology: headwater::Topology,
+    /// The names of queryable stores, by the id of the table.
+    pub(super) queryable: BTreeMap<String, Option<String>>,
+}
+
+/// Builds a case with the DSL.
+pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
+    let builder = StreamsBuilder::new();
+    if let Some(serde) = case.config.get("default.key.serde") {
+        builder.default_key_serde::<Value>(DynSerde::named(serde)?);
+    }
+    if let Some(serde) = case.config.get("default.value.serde") {
+        builder.default_value_serde::<Value>(DynSerde::named(serde)?);
+    }
+    let mut made = BTreeMap::new();
+    for (op, json) in case.topology.iter().enumerate() {
+        if let Some(result) = apply(&builder, &made, json)? {
+            let id = json.get("id").map_or_else(|| format!("#{op}"), |id| json_text(id).to_owned());
+            made.insert(id, result);
+        }
+        builder.check().map_err(|error| BuildFailure::Wrong { op, error })?;
+    }
+    let op = case.topology.len();
+    let topology = builder.build().map_err(|error| BuildFailure::Wrong { op, error })?;
+    let queryable = made
+        .into_iter()
+        .filter_map(|(id, made)| {
+            let name = match &made {
+                Made::Table(table) => table.queryable_store_name(),
+                Made::LongTable(table) => table.queryable_store_name(),
+                _ => return None,
+            };
+            Some((id, name.map(str::to_owned)))
+        })
+        .collect();
+    Ok(Built { topology, queryable })
+}
+
+/// Applies one operator.
+fn apply(
+    builder: &StreamsBuilder,
+    made: &BTreeMap<String, Made>,
+    op: &Json,
+) -> Result<Option<Made>, Missing> {
+    let name = json_text(&op["op"]);
+    match name {
+        "stream" => return source(builder, op).map(|stream| Some(Made::Stream(stream))),
+        "table" => {
+            let materialized = materialized(op.get("materialized"))?;
+            let topic = json_text(&op["topic"]);
+            let table = builder.table(topic, consumed(op.get("consumed"))?, materialized);
+            return Ok(Some(Made::Table(table.nullable())));
+        }
+        "add_state_store" => {
+            builder.add_state_store(store(&op["store"])?);
+            return Ok(None);
+        }
+        _ => {}
+    }
+    let input = op.get("in").and_then(|input| made.get(json_text(input)));
+    match input {
+        Some(Made::Stream(stream)) => on_stream(stream, made, op),
+        Some(Made::Longs(stream)) => on_stream(stream, made, op),
+        Some(Made::Table(table)) => on_table(table, op),
+        Some(Made::LongTable(table)) => on_table(table, op),
+        Some(Made::GroupedStream(group)) => on_grouped_stream(group, op),
+        Some(Made::GroupedLongs(group)) => on_grouped_stream(group, op),
+        Some(Made::GroupedTable(group)) => on_grouped_table(group, op),
+        None => Err(Missing(format!("operator {name}"))),
+    }
+}
+
+fn source(builder: &StreamsBuilder, op: &Json) -> Result<Stream<Value>, Missing> {
+    let topics = match op.get("pattern") {
+        Some(pattern) => TopicSelection::pattern(json_text(pattern)),
+        None => TopicSelection::from(texts(&op["topics"])),
+    };
+    Ok(builder.stream(topics, consumed(op.get("consumed"))?).nullable())
+}
+
+/// Operators of a stream.
+fn on_stream<V: Dyn>(
+    stream: &Stream<V>,
+    made: &BTreeMap<String, Made>,
+    op: &Json,
+) -> Result<Option<Made>, Missing>
+where
+    DynSerde: Serde<V>,
+{
+    let result = match json_text(&op["op"]) {
+        "filter" => {
+            let predicate = predicate(&op["predicate"])?;
+            stream.try_filter(move |k, v| V::show(v, |v| predicate(k, v)))
+        }
+        "filter_not" => {
+            let predicate = predicate(&op["predicate"])?;
+            stream.try_filter_not(move |k, v| V::show(v, |v| predicate(k, v)))
+        }
+        "peek" => stream.peek(|_, _| {}),
+        "merge" => match V::as_stream(made.get(json_text(&op["with"]))) {
+            Some(other) => stream.merge(other),
+            None => return Err(Missing("merge of streams of different types".to_owned())),
+        },
+        "repartition" => stream.repartition(repartitioned(op.get("repartitioned"))?),
+        "select_key" => {
+            let key = expression(&op["key"])?;
+            stream.try_select_key(move |k, v| V::show(v, |v| key(k, v)))
+        }
+        "process" | "process_values" | "map" | "map_values" | "flat_map" | "flat_map_values" => {
+            return on_stream_to_any(stream, op).map(Some);
+        }
+        "foreach" | "to" => return end(stream, op).map(|()| None),
+        "group_by_key" => {
+            let group = stream.group_by_key(grouped(op.get("grouped"))?);
+            return Ok(Some(V::grouped(group)));
+        }
+        "group_by" => {
+            let key = expression(&op["key"])?;
+            let grouped = grouped(op.get("grouped"))?;
+            let group = stream.try_group_by(move |k, v| V::show(v, |v| key(k, v)), grouped);
+            return Ok(Some(V::grouped(group)));
+        }
+        other => return Err(Missing(format!("operator {other}"))),
+    };
+    Ok(Some(V::stream(match op.get("named") {
+        Some(name) => result.named(json_text(name)),
+        None => result,
+    })))
+}
+
+/// Operators whose results are of any type, whatever the stream's type is.
+fn on_stream_to_any<V: Dyn>(stream: &Stream<V>, op: &Json) -> Result<Made, Missing> {
+    let result = match json_text(&op["op"]) {
+        "map" => {
+            let (key, value) = (expression(&op["key"])?, expression(&op["value"])?);
+            stream.try_map(move |k, v| V::show(v, |v| Ok::<_, Failed>((key(k, v)?, value(k, v)?))))
+        }
+        "map_values" => {
+            let value = expression(&op["value"])?;
+            if op["with_key"] == true {
+                stream.try_map_values_with_key(move |k, v| V::show(v, |v| value(k, v)))
+            } else {
+                stream.try_map_values(move |v| V::show(v, |v| value(None, v)))
+            }
+        }
+        "flat_map" => {
+            let pairs = flat_pairs(&op["pairs"])?;
+            stream.flat_map(move |k, v, out| {
+                let pairs = V::show(v, |v| pairs(k, v));
+                pairs.into_iter().for_each(|(key, value)| out.emit(key, value));
+            })
+        }
+        "flat_map_values" => {
+            let values = flat_values(&op["values"])?;
+            stream.flat_map_values(move |v, out| {
+                let values = V::show(v, |v| values(v));
+                values.into_iter().for_each(|value| out.emit(value));
+            })
+        }
+        _ => return process(stream, op),
+    };
+    Ok(Made::Stream(match op.get("named") {
+        Some(name) => result.named(json_text(name)),
+        None => result,
+    }))
+}
+
+fn process<V: Dyn>(stream: &Stream<V>, op: &Json) -> Result<Made, Missing> {
+    let Some(stream) = (stream as &dyn Any).downcast_ref::<Stream<Value>>() else {
+        return Err(Missing("processor of counts".to_owned()));
+    };
+    let recipe = Arc::new(Recipe::parse(&op["processor"])?);
+    let processed = processed(op)?;
+    Ok(Made::Stream(if op["op"] == "process" {
+        stream.process(move |context| Running::new(Arc::clone(&recipe), context), processed)
+    } else {
+        stream.process_values(move |context| Running::new(Arc::clone(&recipe), context), processed)
+    }))
+}
+
+fn end<V: Dyn>(stream: &Stream<V>, op: &Json) -> Result<(), Missing>
+where
+    DynSerde: Serde<V>,
+{
+    if op["op"] == "foreach" {
+        let end = stream.foreach(|_, _| {});
+        if let Some(name) = op.get("named") {
+            end.named(json_text(name));
+        }
+        return Ok(());
+    }
+    let Some(topic) = op.get("topic") else {
+        return Err(Missing("topic chosen by a function".to_owned()));
+    };
+    stream.to(json_text(topic), produced(op.get("produced"))?);
+    Ok(())
+}
+
+/// Operators of a table.
+fn on_table<V: Dyn>(table: &Table<V>, op: &Json) -> Result<Option<Made>, Missing>
+where
+    DynSerde: Serde<V>,
+{
+    let name = json_text(&op["op"]);
+    let given = op.get("materialized");
+    Ok(Some(match name {
+        "filter" | "filter_not" => {
+            let predicate = predicate(&op["predicate"])?;
+            let wanted = name == "filter";
+            let holds = move |k: &Value, v: &V| {
+                V::show(Some(v), |v| predicate(Some(k), v)).map(|holds| holds == wanted)
+            };
+            V::table(named(
+                match given {
+                    None => table.try_filter(holds),
+                    given => table.try_filter_materialized(holds, materialized(given)?),
+                },
+                op,
+            ))
+        }
+        "map_values" => {
+            let value = expression(&op["value"])?;
+            let with_key = op["with_key"] == true;
+            let map = move |k: &Value, v: &V| V::show(Some(v), |v| value(with_key.then_some(k), v));
+            Made::Table(named(
+                match given {
+                    None => table.try_map_values_with_key(map),
+                    given => table.try_map_values_materialized(map, materialized::<Value>(given)?),
+                },
+                op,
+            ))
+        }
+        "to_stream" => {
+            let mut stream = table.to_stream();
+            if let Some(name) = op.get("named") {
+                stream = stream.named(json_text(name));
+            }
+            if let Some(key) = op.get("key") {
+                let key = expression(key)?;
+                stream = stream.try_select_key(move |k, v| V::show(v, |v| key(k, v)));
+            }
+            V::stream(stream)
+        }
+        "group_by" => {
+            let (key, value) = (expression(&op["key"])?, expression(&op["value"])?);
+            Made::GroupedTable(table.try_group_by(
+                move |k, v| {
+                    let k = Some(k);
+                    V::show(Some(v), |v| Ok::<_, Failed>((key(k, v)?, value(k, v)?)))
+                },
+                grouped::<Value>(op.get("grouped"))?,
+            ))
+        }
+        other => return Err(Missing(format!("operator {other} of a table"))),
+    }))
+}
+
+fn on_grouped_stream<V: Dyn>(group: &GroupedStream<V>, op: &Json) -> Result<Option<Made>, Missing>
+where
+    DynSerde: Serde<V>,
+{
+    let given = op.get("materialized");
+    Ok(Some(match json_text(&op["op"]) {
+        "count" => Made::LongTable(named(group.count(materialized::<i64>(given)?), op)),
+        "reduce" => {
+            let reducer = reducer(&op["reducer"])?;
+            let reduce = move |a: &V, b: &V| {
+                V::show(Some(a), |a| V::show(Some(b), |b| reducer(a, b))).and_then(V::made)
+            };
+            V::table(named(group.try_reduce(reduce, materialized(given)?), op))
+        }
+        "aggregate" => {
+            let aggregator = aggregator(&op["aggregator"])?;
+            let initial = constant(&op["initializer"]);
+            let table = group.try_aggregate(
+                move || Ok(initial.clone()),
+                move |k, v, a: Option<Value>| {
+                    V::show(Some(v), |v| aggregator(Some(k), v, a.as_ref()))
+                },
+                materialized::<Value>(given)?,
+            );
+            Made::Table(named(table, op))
+        }
+        other => return Err(Missing(format!("operator {other}"))),
+    }))
+}
+
+fn on_grouped_table(group: &GroupedTable<Value>, op: &Json) -> Result<Option<Made>, Missing> {
+    let given = op.get("materialized");
+    Ok(Some(match json_text(&op["op"]) {
+        "count" => Made::LongTable(named(group.count(materialized(given)?), op)),
+        "reduce" => {
+            let (adder, subtractor) = (reducer(&op["reducer"])?, reducer(&op["subtractor"])?);
+            let table = group.try_reduce(
+                move |a, b| adder(Some(a), Some(b)),
+                move |a, b| subtractor(Some(a), Some(b)),
+                materialized(given)?,
+            );
+            Made::Table(named(table, op))
+        }
+        "aggregate" => {
+            let adder = aggregator(&op["aggregator"])?;
+            let subtractor = aggregator(&op["subtractor"])?;
+            let initial = constant(&op["initializer"]);
+            let table = group.try_aggregate(
+                move || Ok(initial.clone()),
+                move |k, v, a: Option<Value>| adder(Some(k), Some(v), a.as_ref()),
+                move |k, v, a: Option<Value>| subtractor(Some(k), Some(v), a.as_ref()),
+                materialized(given)?,
+            );
+            Made::Table(named(table, op))
+        }
+        other => return Err(Missing(format!("operator {other} of a grouped table"))),
+    }))
+}
+
+fn named<V: Dyn>(table: Table<V>, op: &Json) -> Table<V> {
+    match op.get("named") {
+        Some(name) => table.named(json_text(name)),
+        None => table,
+    }
+}

@@ -1,0 +1,206 @@
+//! Parameter objects of the cases: section 4 of the format.
+
+use std::collections::BTreeMap;
+
+use headwater::serde::Serde;
+use headwater::{
+    Consumed, FailOnInvalidTimestamp, Grouped, LogAndSkipOnInvalidTimestamp, Materialized,
+    OffsetReset, Partitions, Processed, Produced, Record, Repartitioned, Stores,
+    UsePartitionTimeOnInvalidTimestamp,
+};
+use serde_json::Value as Json;
+
+use super::case::{Missing, call, text as json_text, texts};
+use super::serdes::DynSerde;
+use super::value::{Value, parse, text};
+
+/// The serde in a field, if there is one.
+fn serde(json: &Json, field: &str) -> Result<Option<DynSerde>, Missing> {
+    json.get(field).map(DynSerde::named).transpose()
+}
+
+fn name(json: &Json) -> Option<&str> {
+    json.get("name").map(json_text)
+}
+
+/// Sets what is given on a parameter object: name and serdes, for all that have them.
+macro_rules! with_common {
+    ($params:expr, $json:expr) => {{
+        let mut params = $params;
+        if let Some(name) = name($json) {
+            params = params.named(name);
+        }
+        if let Some(serde) = serde($json, "key")? {
+            params = params.with_key_serde(serde);
+        }
+        if let Some(serde) = serde($json, "value")? {
+            params = params.with_value_serde(serde);
+        }
+        params
+    }};
+}
+
+pub(super) fn consumed(json: Option<&Json>) -> Result<Consumed<Value, Value>, Missing> {
+    let Some(json) = json else { return Ok(Consumed::new()) };
+    let mut consumed = with_common!(Consumed::<Value, Value>::new(), json);
+    if let Some(extractor) = json.get("extractor") {
+        consumed = match call(extractor).0 {
+            "fail" => consumed.with_timestamp_extractor(FailOnInvalidTimestamp),
+            "skip" => consumed.with_timestamp_extractor(LogAndSkipOnInvalidTimestamp),
+            "partition_time" => {
+                consumed.with_timestamp_extractor(UsePartitionTimeOnInvalidTimestamp)
+            }
+            "from_value" => consumed.with_timestamp_extractor(time_from_value),
+            other => return Err(Missing(format!("extractor {other}"))),
+        };
+    }
+    if let Some(reset) = json.get("reset") {
+        consumed = consumed.with_offset_reset_policy(match json_text(reset) {
+            "earliest" => OffsetReset::Earliest,
+            "latest" => OffsetReset::Latest,
+            "none" => OffsetReset::None,
+            other => return Err(Missing(format!("reset {other}"))),
+        });
+    }
+    Ok(consumed)
+}
+
+fn time_from_value(record: Record<'_, Value, Value>, _partition_time: i64) -> i64 {
+    let from_value = record.value.and_then(|value| {
+        let text = text(Some(value));
+        let (_, time) = text.rsplit_once('@')?;
+        parse(Some(&Value::Text(time.to_owned())))
+    });
+    from_value.unwrap_or(record.timestamp)
+}
+
+pub(super) fn produced<V: 'static>(json: Option<&Json>) -> Result<Produced<Value, V>, Missing>
+where
+    DynSerde: Serde<V>,
+{
+    let Some(json) = json else { return Ok(Produced::new()) };
+    let produced = with_common!(Produced::<Value, V>::new(), json);
+    Ok(match partitioner(json)? {
+        Some(partitions) => produced.with_stream_partitioner(move |_, _, _| partitions.clone()),
+        None => produced,
+    })
+}
+
+pub(super) fn repartitioned<V: 'static>(
+    json: Option<&Json>,
+) -> Result<Repartitioned<Value, V>, Missing>
+where
+    DynSerde: Serde<V>,
+{
+    let Some(json) = json else { return Ok(Repartitioned::new()) };
+    let mut repartitioned = with_common!(Repartitioned::<Value, V>::new(), json);
+    if let Some(partitions) = json.get("partitions").and_then(Json::as_i64) {
+        let partitions = u32::try_from(partitions).map_err(|_| {
+            Missing("negative number of partitions, which has no form here".to_owned())
+        })?;
+        repartitioned = repartitioned.with_number_of_partitions(partitions);
+    }
+    Ok(match partitioner(json)? {
+        Some(partitions) => {
+            repartitioned.with_stream_partitioner(move |_, _, _| partitions.clone())
+        }
+        None => repartitioned,
+    })
+}
+
+fn partitioner(json: &Json) -> Result<Option<Partitions>, Missing> {
+    let Some(partitioner) = json.get("partitioner") else { return Ok(None) };
+    Ok(Some(match call(partitioner) {
+        ("default", _) => Partitions::Default,
+        ("drop", _) => Partitions::from_iter([]),
+        ("to", partitions) => partitions
+            .iter()
+            .map(|partition| {
+                partition.as_i64().and_then(|it| it.try_into().ok()).expect("a partition number")
+            })
+            .collect(),
+        (other, _) => return Err(Missing(format!("partitioner {other}"))),
+    }))
+}
+
+pub(super) fn grouped<V: 'static>(json: Option<&Json>) -> Result<Grouped<Value, V>, Missing>
+where
+    DynSerde: Serde<V>,
+{
+    let Some(json) = json else { return Ok(Grouped::new()) };
+    Ok(with_common!(Grouped::<Value, V>::new(), json))
+}
+
+pub(super) fn materialized<V: 'static>(
+    json: Option<&Json>,
+) -> Result<Materialized<Value, V>, Missing>
+where
+    DynSerde: Serde<V>,
+{
+    let Some(json) = json else { return Ok(Materialized::new()) };
+    let mut materialized: Materialized<Value, V> = match json.get("store") {
+        Some(store) => Materialized::named(json_text(store)),
+        // Something is said, if only the default.
+        None => Materialized::new().with_caching_enabled(),
+    };
+    if let Some(serde) = serde(json, "key")? {
+        materialized = materialized.with_key_serde(serde);
+    }
+    if let Some(serde) = serde(json, "value")? {
+        materialized = materialized.with_value_serde(serde);
+    }
+    if json.get("caching") == Some(&Json::Bool(false)) {
+        materialized = materialized.with_caching_disabled();
+    }
+    materialized = match json.get("logging") {
+        None => materialized,
+        Some(Json::Bool(false)) => materialized.with_logging_disabled(),
+        Some(config) => materialized.with_logging_enabled(topic_config(config)),
+    };
+    if json.get("type").is_some_and(|kind| kind == "in_memory") {
+        materialized = materialized.in_memory();
+    }
+    match json.get("supplier").map(|supplier| json_text(&supplier["kind"])) {
+        None => Ok(materialized),
+        Some("kv") => Ok(materialized.in_memory()),
+        Some(other) => Err(Missing(format!("store supplier {other}"))),
+    }
+}
+
+fn topic_config(json: &Json) -> BTreeMap<String, String> {
+    let entries = json.as_object().into_iter().flatten();
+    entries.map(|(key, value)| (key.clone(), json_text(value).to_owned())).collect()
+}
+
+/// The processor parameters, with stores named and brought along.
+pub(super) fn processed(op: &Json) -> Result<Processed, Missing> {
+    let mut processed = Processed::new().with_stores(texts(&op["stores"]));
+    for own in op["provides"].as_array().into_iter().flatten() {
+        processed = processed.with_own_store(store(own)?);
+    }
+    if let Some(name) = op.get("named") {
+        processed = processed.named(json_text(name));
+    }
+    Ok(processed)
+}
+
+pub(super) fn store(json: &Json) -> Result<Stores<Value, Value>, Missing> {
+    let name = json_text(&json["name"]);
+    let (key, value) = (DynSerde::named(&json["key"])?, DynSerde::named(&json["value"])?);
+    let mut store = match json_text(&json["type"]) {
+        "kv" => Stores::key_value(name, key, value),
+        "ts_kv" => Stores::timestamped_key_value(name, key, value),
+        other => return Err(Missing(format!("store type {other}"))),
+    };
+    if json.get("in_memory") == Some(&Json::Bool(true)) {
+        store = store.in_memory();
+    }
+    if json.get("caching") == Some(&Json::Bool(true)) {
+        store = store.with_caching_enabled();
+    }
+    Ok(match json.get("logging") {
+        None => store,
+        Some(Json::Bool(false)) => store.with_logging_disabled(),
+        Some(config) => store.with_logging_enabled(topic_config(config)),
+    })
+}

@@ -1,0 +1,456 @@
+//! The processors of the cases: section 6 of the format.
+
+use std::time::Duration;
+
+use headwater::{
+    FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Headers, KeyValueStore,
+    ProcessingContext, Processor, ProcessorContext, Punctuation, PunctuationType,
+    Record, StoreAccessError, TimestampedKeyValueStore, UserError,
+};
+use serde_json::Value as Json;
+
+use super::case::{Missing, call, text as json_text, texts};
+use super::functions::{Expression, expression};
+use super::value::{Value, num, text};
+
+type Arg<'a> = Option<&'a Value>;
+
+/// What a processor does, before it has a task.
+pub(super) enum Recipe {
+    Forward,
+    Nothing,
+    MapValue(Expression),
+    MapKey(Expression),
+    AddHeader { name: String, value: Option<String>, in_place: bool },
+    RemoveHeader(String),
+    Delay(i64),
+    FailIf(Expression),
+    Metadata,
+    Times,
+    Commit,
+    WithStore { action: StoreAction, store: String },
+    Buffer { store: String, schedule: Schedule },
+    Tick { schedule: Schedule, once: bool },
+    Route { prefix: String, yes: String, no: String },
+    ToChildren(Vec<String>),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum StoreAction {
+    Dedup,
+    Count,
+    Put,
+    PutIfAbsent,
+    Delete,
+    TsLast,
+    Read,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Schedule {
+    kind: PunctuationType,
+    interval: Duration,
+}
+
+impl Recipe {
+    pub(super) fn parse(json: &Json) -> Result<Self, Missing> {
+        let (name, args) = call(json);
+        let string = |at: usize| json_text(&args[at]).to_owned();
+        let with_store = |action| Self::WithStore { action, store: string(0) };
+        let schedule = |at: usize| Schedule {
+            kind: match json_text(&args[at]) {
+                "stream" => PunctuationType::StreamTime,
+                _ => PunctuationType::WallClockTime,
+            },
+            interval: Duration::from_millis(args[at + 1].as_u64().expect("milliseconds")),
+        };
+        let header = |in_place| Self::AddHeader {
+            name: string(0),
+            value: args[1].as_str().map(str::to_owned),
+            in_place,
+        };
+        Ok(match name {
+            "forward" => Self::Forward,
+            "nothing" => Self::Nothing,
+            "map_value" => Self::MapValue(expression(&args[0])?),
+            "map_key" => Self::MapKey(expression(&args[0])?),
+            "add_header" => header(false),
+            "add_header_in_place" => header(true),
+            "remove_header" => Self::RemoveHeader(string(0)),
+            "delay" => Self::Delay(args[0].as_i64().expect("milliseconds")),
+            "fail_if" => Self::FailIf(expression(json)?),
+            "metadata" => Self::Metadata,
+            "times" => Self::Times,
+            "commit" => Self::Commit,
+            "dedup" => with_store(StoreAction::Dedup),
+            "count" => with_store(StoreAction::Count),
+            "put" => with_store(StoreAction::Put),
+            "put_if_absent" => with_store(StoreAction::PutIfAbsent),
+            "delete" => with_store(StoreAction::Delete),
+            "ts_last" => with_store(StoreAction::TsLast),
+            "read" => with_store(StoreAction::Read),
+            "buffer" => Self::Buffer { store: string(0), schedule: schedule(1) },
+            "tick" => Self::Tick { schedule: schedule(0), once: false },
+            "tick_once" => Self::Tick { schedule: schedule(0), once: true },
+            "route" => Self::Route { prefix: string(0), yes: string(1), no: string(2) },
+            "to_children" => Self::ToChildren(texts(&Json::from(args.to_vec()))),
+            other => return Err(Missing(format!("processor {other}"))),
+        })
+    }
+}
+
+/// A processor of a task.
+pub(super) struct Running<R> {
+    recipe: R,
+    store: Option<Store>,
+}
+
+enum Store {
+    Plain(KeyValueStore<Value, Value>),
+    Timestamped(TimestampedKeyValueStore<Value, Value>),
+}
+
+impl<R: AsRef<Recipe>> Running<R> {
+    /// Sets up what the recipe needs: the supplier's work.
+    pub(super) fn new(
+        recipe: R,
+        context: &mut ProcessingContext<'_, '_>,
+    ) -> Result<Self, UserError> {
+        let store = match recipe.as_ref() {
+            Recipe::WithStore { store, .. } | Recipe::Buffer { store, .. } => {
+                Some(Store::find(context, store)?)
+            }
+            _ => None,
+        };
+        if let Recipe::Buffer { schedule, .. } | Recipe::Tick { schedule, .. } = recipe.as_ref() {
+            context.schedule(schedule.interval, schedule.kind);
+        }
+        Ok(Self { recipe, store })
+    }
+
+    fn run<'a, 'cx: 'a>(
+        &self,
+        out: &mut impl Out<'a, 'cx>,
+        record: Record<'_, Value, Value>,
+    ) -> Result<(), UserError> {
+        let Record { key, value, timestamp, .. } = record;
+        match self.recipe.as_ref() {
+            Recipe::Nothing => Ok(()),
+            Recipe::Forward | Recipe::Tick { .. } => out.forward(record),
+            Recipe::MapValue(map) => out.forward(record.with_value(map(key, value)?.as_ref())),
+            Recipe::MapKey(map) => out.forward(record.with_key(map(key, value)?.as_ref())),
+            Recipe::AddHeader { name, value, in_place } => {
+                let value = value.as_ref().map(String::as_bytes);
+                if *in_place {
+                    out.context().headers_mut().add(name, value);
+                    return out.forward(record);
+                }
+                let mut headers = out.context().headers().clone();
+                headers.add(name, value);
+                out.forward_with_headers(record, headers)
+            }
+            Recipe::RemoveHeader(name) => {
+                let mut headers = out.context().headers().clone();
+                headers.remove(name);
+                out.forward_with_headers(record, headers)
+            }
+            Recipe::Delay(by) => out.forward(record.with_timestamp(timestamp + by)),
+            Recipe::FailIf(check) => {
+                check(key, value)?;
+                out.forward(record)
+            }
+            Recipe::Metadata => {
+                let metadata = out.context().record_metadata();
+                let topic = metadata.topic.unwrap_or("null");
+                let origin = format!("{topic}/{}/{}", metadata.partition, metadata.offset);
+                out.forward(record.with_value(Some(&Value::Text(origin))))
+            }
+            Recipe::Times => {
+                let context = out.context();
+                let times = format!(
+                    "stream={},wall={},ts={timestamp}",
+                    context.current_stream_time_ms(),
+                    context.current_system_time_ms()
+                );
+                out.forward(record.with_value(Some(&Value::Text(times))))
+            }
+            Recipe::Commit => {
+                out.context().commit();
+                out.forward(record)
+            }
+            Recipe::WithStore { action, .. } => self.use_store(*action, out, record),
+            Recipe::Buffer { .. } => {
+                let Some(key) = key else { return Ok(()) };
+                Ok(self.store().put(out.context(), key, value, timestamp)?)
+            }
+            Recipe::Route { prefix, yes, no } => {
+                let child = if text(value).starts_with(prefix) { yes } else { no };
+                out.forward_to(child, record)
+            }
+            Recipe::ToChildren(children) => {
+                children.iter().try_for_each(|child| out.forward_to(child, record))
+            }
+        }
+    }
+
+    fn use_store<'a, 'cx: 'a>(
+        &self,
+        action: StoreAction,
+        out: &mut impl Out<'a, 'cx>,
+        record: Record<'_, Value, Value>,
+    ) -> Result<(), UserError> {
+        let Record { key, value, timestamp, .. } = record;
+        let store = self.store();
+        if let StoreAction::Read = action {
+            let held = match value {
+                Some(value) => text(store.get(out.context(), value)?.as_ref()),
+                None => "null".to_owned(),
+            };
+            let answer = Value::Text(format!("{}|{held}", text(value)));
+            return out.forward(record.with_value(Some(&answer)));
+        }
+        let Some(key) = key else { return Ok(()) };
+        match action {
+            StoreAction::Dedup => {
+                if store.get(out.context(), key)?.as_ref() == value {
+                    return Ok(());
+                }
+                store.put(out.context(), key, value, timestamp)?;
+                out.forward(record)
+            }
+            StoreAction::Count => {
+                let count = num(store.get(out.context(), key)?.as_ref()).wrapping_add(1);
+                let count = Value::Long(count);
+                store.put(out.context(), key, Some(&count), timestamp)?;
+                out.forward(record.with_value(Some(&count)))
+            }
+            StoreAction::Put => Ok(store.put(out.context(), key, value, timestamp)?),
+            StoreAction::PutIfAbsent => {
+                let old = store.get(out.context(), key)?;
+                if old.is_none() {
+                    store.put(out.context(), key, value, timestamp)?;
+                }
+                let answer = format!("{}>{}", text(old.as_ref()), text(value));
+                out.forward(record.with_value(Some(&Value::Text(answer))))
+            }
+            StoreAction::Delete => {
+                let old = store.get(out.context(), key)?;
+                store.put(out.context(), key, None, timestamp)?;
+                out.forward(record.with_value(Some(&Value::Text(text(old.as_ref())))))
+            }
+            StoreAction::TsLast => {
+                let Store::Timestamped(timestamped) = store else {
+                    return Err("ts_last needs a timestamped store".into());
+                };
+                let old = timestamped.get(out.context(), key)?;
+                store.put(out.context(), key, value, timestamp)?;
+                let old = old.map_or_else(
+                    || "none".to_owned(),
+                    |old| format!("{}@{}", text(Some(&old.value)), old.timestamp),
+                );
+                let answer = format!("{old}>{}", text(value));
+                out.forward(record.with_value(Some(&Value::Text(answer))))
+            }
+            StoreAction::Read => Ok(()),
+        }
+    }
+
+    fn tick<'a, 'cx: 'a>(
+        &self,
+        out: &mut impl Out<'a, 'cx>,
+        punctuation: Punctuation,
+    ) -> Result<(), UserError> {
+        let timestamp = punctuation.timestamp;
+        match self.recipe.as_ref() {
+            Recipe::Tick { once, .. } => {
+                if *once {
+                    out.context().cancel(punctuation.token);
+                }
+                let topic = out.context().record_metadata().topic.map(str::to_owned);
+                let value = format!("{timestamp}:{}", topic.as_deref().unwrap_or("null"));
+                let (key, value) = (Value::Text("tick".to_owned()), Value::Text(value));
+                out.forward(Record::new(Some(&key), Some(&value), timestamp))
+            }
+            Recipe::Buffer { .. } => {
+                let store = self.store();
+                let entries = store.all(out.context())?;
+                for (key, value) in &entries {
+                    out.forward(Record::new(Some(key), Some(value), timestamp))?;
+                }
+                for (key, _) in &entries {
+                    store.put(out.context(), key, None, timestamp)?;
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().expect("this recipe has a store")
+    }
+}
+
+impl Store {
+    fn find(context: &ProcessingContext<'_, '_>, name: &str) -> Result<Self, StoreAccessError> {
+        match context.key_value_store(name) {
+            Err(StoreAccessError::OtherKind { .. }) => {
+                context.timestamped_key_value_store(name).map(Self::Timestamped)
+            }
+            found => found.map(Self::Plain),
+        }
+    }
+
+    fn get(
+        &self,
+        context: &mut ProcessingContext<'_, '_>,
+        key: &Value,
+    ) -> Result<Option<Value>, StoreAccessError> {
+        match self {
+            Self::Plain(store) => store.get(context, key),
+            Self::Timestamped(store) => Ok(store.get(context, key)?.map(|found| found.value)),
+        }
+    }
+
+    /// Null deletes.
+    fn put(
+        &self,
+        context: &mut ProcessingContext<'_, '_>,
+        key: &Value,
+        value: Arg<'_>,
+        timestamp: i64,
+    ) -> Result<(), StoreAccessError> {
+        match (self, value) {
+            (Self::Plain(store), Some(value)) => store.put(context, key, value),
+            (Self::Plain(store), None) => store.delete(context, key).map(drop),
+            (Self::Timestamped(store), Some(value)) => store.put(context, key, value, timestamp),
+            (Self::Timestamped(store), None) => store.delete(context, key).map(drop),
+        }
+    }
+
+    fn all(
+        &self,
+        context: &mut ProcessingContext<'_, '_>,
+    ) -> Result<Vec<(Value, Value)>, UserError> {
+        let Self::Plain(store) = self else {
+            return Err("only plain stores are read whole".into());
+        };
+        let mut entries = store.all(context);
+        let mut all = Vec::new();
+        while let Some(entry) = entries.next(context)? {
+            all.push(entry);
+        }
+        Ok(all)
+    }
+}
+
+/// Where a processor forwards to: the two kinds of context.
+trait Out<'a, 'cx: 'a> {
+    fn context(&mut self) -> &mut ProcessingContext<'a, 'cx>;
+    fn forward(&mut self, record: Record<'_, Value, Value>) -> Result<(), UserError>;
+    fn forward_with_headers(
+        &mut self,
+        record: Record<'_, Value, Value>,
+        headers: Headers,
+    ) -> Result<(), UserError>;
+    fn forward_to(
+        &mut self,
+        child: &str,
+        record: Record<'_, Value, Value>,
+    ) -> Result<(), UserError>;
+}
+
+impl<'a, 'cx: 'a> Out<'a, 'cx> for ProcessorContext<'a, 'cx, Value, Value> {
+    fn context(&mut self) -> &mut ProcessingContext<'a, 'cx> {
+        self
+    }
+
+    fn forward(&mut self, record: Record<'_, Value, Value>) -> Result<(), UserError> {
+        Ok(Self::forward(self, record)?)
+    }
+
+    fn forward_with_headers(
+        &mut self,
+        record: Record<'_, Value, Value>,
+        headers: Headers,
+    ) -> Result<(), UserError> {
+        Ok(Self::forward_with_headers(self, record, headers)?)
+    }
+
+    fn forward_to(
+        &mut self,
+        child: &str,
+        record: Record<'_, Value, Value>,
+    ) -> Result<(), UserError> {
+        Ok(Self::forward_to(self, child, record)?)
+    }
+}
+
+struct FixedOut<'o, 'c, 'a, 'cx, 'r> {
+    context: &'o mut FixedKeyProcessorContext<'c, 'a, 'cx, Value, Value>,
+    /// The record that came; none in a punctuation.
+    record: Option<FixedKeyRecord<'r, Value, Value>>,
+}
+
+impl<'a, 'cx: 'a> Out<'a, 'cx> for FixedOut<'_, '_, 'a, 'cx, '_> {
+    fn context(&mut self) -> &mut ProcessingContext<'a, 'cx> {
+        self.context
+    }
+
+    fn forward(&mut self, record: Record<'_, Value, Value>) -> Result<(), UserError> {
+        let Some(came) = self.record else { return Ok(()) };
+        let record = came.with_value(record.value).with_timestamp(record.timestamp);
+        Ok(self.context.forward(record)?)
+    }
+
+    fn forward_with_headers(
+        &mut self,
+        record: Record<'_, Value, Value>,
+        headers: Headers,
+    ) -> Result<(), UserError> {
+        let Some(came) = self.record else { return Ok(()) };
+        let record = came.with_value(record.value).with_timestamp(record.timestamp);
+        Ok(self.context.forward_with_headers(record, headers)?)
+    }
+
+    fn forward_to(&mut self, child: &str, _: Record<'_, Value, Value>) -> Result<(), UserError> {
+        Err(format!("a fixed-key processor has no child {child} by name").into())
+    }
+}
+
+impl<R: AsRef<Recipe> + Send + 'static> Processor<Value, Value, Value, Value> for Running<R> {
+    fn process(
+        &mut self,
+        context: &mut ProcessorContext<'_, '_, Value, Value>,
+        record: Record<'_, Value, Value>,
+    ) -> Result<(), UserError> {
+        self.run(context, record)
+    }
+
+    fn punctuate(
+        &mut self,
+        context: &mut ProcessorContext<'_, '_, Value, Value>,
+        punctuation: Punctuation,
+    ) -> Result<(), UserError> {
+        self.tick(context, punctuation)
+    }
+}
+
+impl<R: AsRef<Recipe> + Send + 'static> FixedKeyProcessor<Value, Value, Value> for Running<R> {
+    fn process(
+        &mut self,
+        context: &mut FixedKeyProcessorContext<'_, '_, '_, Value, Value>,
+        record: FixedKeyRecord<'_, Value, Value>,
+    ) -> Result<(), UserError> {
+        let plain = Record::new(record.key(), record.value(), record.timestamp());
+        self.run(&mut FixedOut { context, record: Some(record) }, plain)
+    }
+
+    fn punctuate(
+        &mut self,
+        context: &mut FixedKeyProcessorContext<'_, '_, '_, Value, Value>,
+        punctuation: Punctuation,
+    ) -> Result<(), UserError> {
+        self.tick(&mut FixedOut { context, record: None }, punctuation)
+    }
+}

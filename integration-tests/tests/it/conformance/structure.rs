@@ -1,0 +1,150 @@
+//! What is checked: sections 9 and 10 of the format.
+
+use std::collections::BTreeSet;
+
+use headwater::DslError;
+use headwater::topology::{InternalTopicDefaults, Topology};
+use serde_json::{Map, Value as Json, json};
+
+use super::build::{BuildFailure, Built, build};
+use super::case::{Case, Outcome, text};
+
+/// Builds a case and compares its structure.
+pub(super) fn check(case: &Case) -> Outcome {
+    if let Some(missing) = unsupported(case) {
+        return Outcome::Skipped(missing);
+    }
+    let expected = case.expect.get("error").filter(|error| error["phase"] != "event");
+    match (build(case), expected) {
+        (Err(BuildFailure::Missing(missing)), _) => Outcome::Skipped(missing),
+        (Err(BuildFailure::Wrong { op, error }), Some(expected)) => {
+            compare(differences_of_error(case, op, &error, expected))
+        }
+        (Err(BuildFailure::Wrong { error, .. }), None) => {
+            Outcome::Failed(format!("refused: {error}"))
+        }
+        (Ok(_), Some(expected)) => Outcome::Failed(format!("not refused: {expected}")),
+        (Ok(built), None) => compare(differences(case, &built)),
+    }
+}
+
+fn compare(differences: Vec<String>) -> Outcome {
+    if differences.is_empty() { Outcome::Passed } else { Outcome::Failed(differences.join("\n")) }
+}
+
+/// What the configuration of a case asks for and is not there.
+fn unsupported(case: &Case) -> Option<String> {
+    if case.low_level {
+        return Some("low-level building".to_owned());
+    }
+    let config = &case.config;
+    let optimization = config.get("topology.optimization").filter(|value| *value != "none");
+    if let Some(optimization) = optimization {
+        return Some(format!("optimization {optimization}"));
+    }
+    if config.get("dsl.store.format").is_some_and(|format| format == "HEADERS") {
+        return Some("stores with headers".to_owned());
+    }
+    config
+        .get("ensure.explicit.internal.resource.naming")
+        .map(|_| "ensure.explicit.internal.resource.naming".to_owned())
+}
+
+/// How a wrong program differs from how the original says it is wrong.
+fn differences_of_error(case: &Case, op: usize, error: &DslError, expected: &Json) -> Vec<String> {
+    let mut differences = Vec::new();
+    let class = match error {
+        DslError::NoPartitions { .. } => "IllegalArgumentException",
+        DslError::MissingSerde { .. } => "StreamsException",
+        _ => "TopologyException",
+    };
+    if expected["class"] != class {
+        differences.push(format!("class: {class} of {error}, not {}", expected["class"]));
+    }
+    if class == "TopologyException" && expected["message"] != error.to_string() {
+        differences.push(format!("message: {error}\n not {}", text(&expected["message"])));
+    }
+    // What the original finds only when it starts or sets topics up is found when the program is
+    // built.
+    let expected_op = match text(&expected["phase"]) {
+        "build" => expected["op"].as_u64(),
+        _ if op < case.topology.len() => None,
+        _ => Some(case.topology.len() as u64),
+    };
+    if expected_op.is_some_and(|expected_op| expected_op != op as u64) {
+        differences.push(format!("operator: {op}, not {expected_op:?}"));
+    }
+    differences
+}
+
+fn differences(case: &Case, built: &Built) -> Vec<String> {
+    let application = match built.topology.for_application("app") {
+        Ok(application) => application,
+        Err(error) => return vec![format!("refused for an application: {error}")],
+    };
+    let graph = &application.graph;
+    let mut differences = Vec::new();
+    let mut check = |field: &str, found: Json| {
+        if let Some(expected) = case.expect.get(field)
+            && *expected != found
+        {
+            differences.push(format!("{field}:\n{}\n not\n{}", show(&found), show(expected)));
+        }
+    };
+    check("describe", Json::from(built.topology.describe()));
+    check("queryable", json!(built.queryable));
+    check("subtopologies", subtopologies(graph));
+    check("internal_topics", internal_topics(graph, &case.config));
+    check("copartition_groups", json!(graph.copartition_groups()));
+    let global: Vec<&str> =
+        graph.global_stores().iter().map(|store| store.spec.name.as_str()).collect();
+    check("global_stores", json!(global));
+    let tasks = graph.subtopologies().iter().filter(|it| !it.is_global).count();
+    if application.programs.len() != tasks {
+        differences.push(format!("{} programs, not {tasks}", application.programs.len()));
+    }
+    differences
+}
+
+fn show(json: &Json) -> String {
+    match json {
+        Json::String(text) => text.clone(),
+        other => serde_json::to_string_pretty(other).expect("JSON can be written"),
+    }
+}
+
+fn subtopologies(graph: &Topology) -> Json {
+    let parts = graph.subtopologies().iter().filter(|it| it.has_tasks());
+    let parts = parts.map(|it| {
+        let names = |names: &BTreeSet<String>| json!(names);
+        let part = json!({
+            "source_topics": names(&it.source_topics),
+            "sink_topics": names(&it.sink_topics),
+            "repartition_source_topics": names(&it.repartition_source_topics),
+            "changelog_topics": names(&it.changelog_topics),
+            "source_topic_changelogs": names(&it.source_topic_changelogs),
+        });
+        (it.id.to_string(), part)
+    });
+    Json::Object(parts.collect())
+}
+
+fn internal_topics(graph: &Topology, config: &Json) -> Json {
+    let mut defaults = InternalTopicDefaults::default();
+    for (key, value) in config.as_object().into_iter().flatten() {
+        if let Some(key) = key.strip_prefix("topic.") {
+            defaults.topic_config.insert(key.to_owned(), text(value).to_owned());
+        }
+    }
+    let topics = graph.internal_topics().into_iter().map(|topic| {
+        let mut description = Map::new();
+        let kind = if topic.is_changelog() { "changelog" } else { "repartition" };
+        description.insert("kind".to_owned(), Json::from(kind));
+        if let Some(partitions) = topic.partitions {
+            description.insert("partitions".to_owned(), Json::from(partitions));
+        }
+        description.insert("config".to_owned(), json!(topic.config(&defaults)));
+        (topic.name, Json::Object(description))
+    });
+    Json::Object(topics.collect())
+}

@@ -1,0 +1,54 @@
+//! The values of the cases, of whatever type.
+
+use uuid::Uuid;
+
+/// A value that is not null.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Text(String),
+    Long(i64),
+    Int(i32),
+    Double(f64),
+    Boolean(bool),
+    Bytes(Vec<u8>),
+    Uuid(Uuid),
+}
+
+/// `text(x)` of the format.
+pub(super) fn text(value: Option<&Value>) -> String {
+    match value {
+        None => "null".to_owned(),
+        Some(Value::Text(text)) => text.clone(),
+        Some(Value::Long(number)) => number.to_string(),
+        Some(Value::Int(number)) => number.to_string(),
+        Some(Value::Boolean(value)) => value.to_string(),
+        Some(Value::Bytes(bytes)) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        Some(Value::Uuid(uuid)) => uuid.to_string(),
+        Some(Value::Double(number)) => panic!("{number}: doubles never reach text()"),
+    }
+}
+
+/// `parse(x)` of the format.
+pub(super) fn parse(value: Option<&Value>) -> Option<i64> {
+    match value? {
+        Value::Long(number) => Some(*number),
+        Value::Int(number) => Some(i64::from(*number)),
+        Value::Text(text) => {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            let is_number = (1..=18).contains(&digits.len())
+                && digits.bytes().all(|byte| byte.is_ascii_digit());
+            if is_number { text.parse().ok() } else { None }
+        }
+        _ => None,
+    }
+}
+
+/// `num(x)` of the format.
+pub(super) fn num(value: Option<&Value>) -> i64 {
+    parse(value).unwrap_or(0)
+}
+
+/// `parts(s, sep)` of the format.
+pub(super) fn parts<'a>(text: &'a str, separator: &str) -> Vec<&'a str> {
+    text.split(separator).collect()
+}

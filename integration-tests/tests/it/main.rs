@@ -1,0 +1,3 @@
+//! Tests of the whole, through the facade.
+
+mod conformance;

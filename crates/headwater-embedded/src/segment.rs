@@ -143,9 +143,10 @@ impl Segment {
         wanted: impl Fn(&Frame) -> bool,
     ) -> io::Result<Option<Found>> {
         let Some(start) = start else { return Ok(None) };
+        let frames = self.bytes.frames()?;
         let mut position = start.position;
         while position < self.bytes.length() {
-            let frame = self.bytes.frame_at(position)?;
+            let frame = frames.at(position)?;
             if wanted(&frame) {
                 return Ok(Some(Found { position, frame }));
             }

@@ -53,16 +53,12 @@ impl SegmentBytes {
         }
     }
 
-    /// The header of the batch at `position`.
-    pub(crate) fn frame_at(&self, position: u64) -> io::Result<Frame> {
-        match self {
-            Self::Memory(memory) => Frame::read(&memory.rest_of_piece(position)?),
-            Self::File(file) => {
-                let mut header = [0; HEADER_SIZE];
-                file.open_to_read()?.read_exact_at(&mut header, position)?;
-                Frame::read(&header)
-            }
-        }
+    /// A look at the headers of batches.
+    pub(crate) fn frames(&self) -> io::Result<Frames<'_>> {
+        Ok(match self {
+            Self::Memory(memory) => Frames::Memory(memory),
+            Self::File(file) => Frames::File(file.open_to_read()?),
+        })
     }
 
     /// About `length` bytes from `position`, where a batch begins: fewer at the end of the
@@ -123,6 +119,27 @@ impl SegmentBytes {
     pub(crate) fn seal(&mut self) {
         if let Self::File(file) = self {
             file.open = None;
+        }
+    }
+}
+
+/// The headers of a segment's batches.
+#[derive(Debug)]
+pub(crate) enum Frames<'a> {
+    Memory(&'a MemoryBytes),
+    File(Arc<File>),
+}
+
+impl Frames<'_> {
+    /// The header of the batch at `position`.
+    pub(crate) fn at(&self, position: u64) -> io::Result<Frame> {
+        match self {
+            Self::Memory(memory) => Frame::read(&memory.rest_of_piece(position)?),
+            Self::File(file) => {
+                let mut header = [0; HEADER_SIZE];
+                file.read_exact_at(&mut header, position)?;
+                Frame::read(&header)
+            }
         }
     }
 }

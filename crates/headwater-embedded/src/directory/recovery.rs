@@ -30,19 +30,21 @@ pub(super) fn recover(directory: &Path, start: i64, now_ms: i64) -> Result<Recov
     let found = find_segments(directory)?;
     let last = found.len().saturating_sub(1);
     let mut segments: VecDeque<Segment> = VecDeque::new();
+    // The offset after the last one found, and the end of the log, which may lie behind it.
+    let mut found_until = 0;
     let mut end = start;
     let mut producers = Producers::default();
     for (number, found) in found.into_iter().enumerate() {
-        if number > 0 && found.base_offset < end && !segments.is_empty() {
+        if found.base_offset < found_until {
             // A crash came between putting a merged segment there and removing its parts.
             delete_file(&found.path);
             continue;
         }
         let segment = open_segment(found, number == last, now_ms, |frame| {
             producers.appended(frame);
-            end = end.max(frame.last_offset + 1);
+            found_until = frame.last_offset + 1;
         })?;
-        end = end.max(segment.base_offset);
+        end = end.max(segment.base_offset).max(found_until);
         segments.push_back(segment);
     }
     let needs_active = segments.back().is_none_or(|last| last.cleaning != Cleaning::Dirty);

@@ -83,7 +83,8 @@ impl<B> Lane<B> {
     /// arrive in order.
     pub(super) fn next_to_send(&mut self, now: Instant) -> Option<(u64, &B)> {
         let oldest = self.queue.front()?.number;
-        let retrying = self.queue.iter().any(|entry| entry.attempts > 0);
+        let mut first = self.queue.iter().take(BATCHES_IN_FLIGHT_MAX);
+        let retrying = first.any(|entry| entry.attempts > 0);
         let window = if retrying { 1 } else { BATCHES_IN_FLIGHT_MAX as u64 };
         // Counted from the oldest one, answered or not: further back the broker would not know it
         // again.

@@ -119,6 +119,24 @@ async fn an_emptied_log_keeps_its_end() {
     assert_eq!(log_text(&broker, &at).await, "3..4 3:key=d");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_deletion_is_finished() {
+    let directory = tempfile::tempdir().unwrap();
+    let broker = open(directory.path());
+    create(&broker, "lines", 1, &[]).await;
+    let at = TopicPartition::new("lines", 0);
+    write_values(&broker, &at, &["a", "b", "c", "d", "e"]).await;
+    let first = files(directory.path())[0].0.clone();
+    let bytes = fs::read(&first).unwrap();
+    delete_before(&broker, &at, 3).await;
+    assert!(!first.exists());
+    drop(broker);
+    fs::write(&first, bytes).unwrap();
+    let broker = open(directory.path());
+    assert_eq!(log_text(&broker, &at).await, "3..5 3:key=d 4:key=e");
+    assert!(!first.exists());
+}
+
 /// Writes three batches, has somebody damage the file, and tells what a new start makes of it.
 async fn check_damage(damage: impl FnOnce(&Path), expected: &Expect) {
     let directory = tempfile::tempdir().expect("a temporary directory is to be had");

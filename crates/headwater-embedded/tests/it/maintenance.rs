@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
@@ -21,6 +22,10 @@ async fn run(
     compression: Compression,
 ) -> String {
     create(broker, "t", 1, configs).await;
+    steps(broker, script, compression).await
+}
+
+async fn steps(broker: &Embedded, script: &str, compression: Compression) -> String {
     let at = TopicPartition::new("t", 0);
     let mut text = String::new();
     for step in script.lines().map(str::trim).filter(|step| !step.is_empty()) {
@@ -186,6 +191,65 @@ async fn both_policies_and_deleted_records_go_together() {
         "]],
     )
     .await;
+}
+
+/// Two batches fit into a segment, and compaction leaves one of them in most.
+const MERGING: &str = "1 a=1
+    1 b=1
+    2 c=1
+    2 a=2
+    3 d=1
+    3 c=2
+    4 x=1
+    at 10
+    5 y=1
+    6 z=1
+    at 20";
+
+#[tokio::test(start_paused = true)]
+async fn shrunken_segments_are_put_together() {
+    check(
+        &[("cleanup.policy", "compact"), ("segment.bytes", "200")],
+        MERGING,
+        &expect![[r"
+            at 10: 0 deleted, 3 compacted, 2 records out: 0..7 1:b=1 3:a=2 4:d=1 5:c=2 6:x=1
+            at 20: 0 deleted, 3 compacted, 0 records out: 0..9 1:b=1 3:a=2 4:d=1 5:c=2 6:x=1 7:y=1 8:z=1
+        "]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_after_putting_segments_together_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (options, _clock) = clocked();
+    let at = TopicPartition::new("t", 0);
+    let broker = Embedded::open(directory.path(), options.clone()).unwrap();
+    let configs = [
+        ("cleanup.policy", "compact"),
+        ("segment.bytes", "200"),
+        ("min.cleanable.dirty.ratio", "0.01"),
+    ];
+    let (before, after) = MERGING.split_once("    5 y=1").unwrap();
+    run(&broker, &configs, before, Compression::None).await;
+    let part = find(directory.path(), "00000000000000000002.clean.log").unwrap();
+    let bytes = fs::read(&part).unwrap();
+    steps(&broker, &format!("5 y=1{after}"), Compression::None).await;
+    let merged = log_text(&broker, &at).await;
+    assert!(!part.exists(), "it was put together with the one before it");
+    drop(broker);
+    fs::write(&part, bytes).unwrap();
+    let broker = Embedded::open(directory.path(), options).unwrap();
+    assert_eq!(log_text(&broker, &at).await, merged);
+    assert!(!part.exists());
+}
+
+/// The file of that name somewhere below.
+fn find(directory: &Path, name: &str) -> Option<PathBuf> {
+    let entries = fs::read_dir(directory).expect("the directory can be read");
+    entries.map(|entry| entry.expect("the directory can be read").path()).find_map(|path| {
+        if path.is_dir() { find(&path, name) } else { path.ends_with(name).then_some(path) }
+    })
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,9 +3,6 @@
 //! Everything is checked before anything is created, and what was created is taken back when a
 //! later creation fails: a start either finds or makes all topics, or leaves none behind.
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_broker::{Broker, BrokerError, NewTopic, TopicDescription, TopicName};

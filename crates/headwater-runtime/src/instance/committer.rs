@@ -24,6 +24,7 @@ use headwater_broker::{
     WriterOptions,
 };
 use headwater_changelog::Blocking;
+use headwater_topology::TaskId;
 use tokio::sync::{mpsc, watch};
 
 use super::error::InstanceError;
@@ -53,8 +54,13 @@ pub(super) enum CommitterEvent {
         /// Why.
         error: CommitFailure,
     },
-    /// These input offsets are committed.
-    Committed(Vec<(TopicPartition, i64)>),
+    /// A commit is done.
+    Committed {
+        /// The tasks it was for.
+        tasks: Vec<TaskId>,
+        /// Their input offsets.
+        offsets: Vec<(TopicPartition, i64)>,
+    },
 }
 
 /// Why a commit failed.
@@ -257,7 +263,8 @@ impl Running {
         let CommitEnd { tasks, offsets, result } = end;
         match result {
             Ok(()) => {
-                self.report(CommitterEvent::Committed(offsets));
+                let ids = tasks.iter().map(|task| task.task).collect();
+                self.report(CommitterEvent::Committed { tasks: ids, offsets });
                 self.tell(ToWorker::Committed(tasks));
                 if self.failed {
                     self.tell(ToWorker::CommitFailed(Vec::new()));

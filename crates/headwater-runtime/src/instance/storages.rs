@@ -120,18 +120,37 @@ pub(super) fn rebuild(opened: &mut OpenedStorages, stores: &[usize]) -> Result<(
     Ok(())
 }
 
-/// Closes storages for good: synced, and their directories free for the next.
+/// Closes storages for good: synced, and their directories free for the next. Those of a task that
+/// ended well are noted to be complete as of `complete_at_ms`, so that one that was idle for long
+/// need not be rebuilt.
 pub(super) fn close_storages(
     task: TaskId,
     storages: Vec<Box<dyn TaskStorage>>,
+    complete_at_ms: Option<i64>,
 ) -> Result<(), InstanceError> {
     let mut result = Ok(());
-    for storage in storages {
-        let closed = storage.close().map_err(|source| InstanceError::Open { task, source });
+    for mut storage in storages {
+        let noted = complete_at_ms.map_or(Ok(()), |at_ms| note_complete(&mut *storage, at_ms));
+        let closed = noted
+            .and_then(|()| storage.close())
+            .map_err(|source| InstanceError::Open { task, source });
         // The first error counts; the others are closed all the same.
         result = result.and(closed);
     }
     result
+}
+
+fn note_complete(storage: &mut dyn TaskStorage, at_ms: i64) -> Result<(), StoreError> {
+    let mut updates = Vec::new();
+    for (key, value) in storage.meta_entries()? {
+        if let (Some(MetaKey::Changelog { topic, partition }), Ok(mut position)) =
+            (MetaKey::decode(&key), ChangelogPosition::decode(&value))
+        {
+            position.at_end_ms = Some(at_ms);
+            updates.push(position.update(&topic, partition));
+        }
+    }
+    storage.apply(WriteBatch::new().sort(), &updates)
 }
 
 /// The backends that a program's stores use, each once.

@@ -58,7 +58,7 @@ impl Coordinator {
             Stage::Restoring(_) => send(&self.restorer, RestoreCommand::Stop(task)),
             Stage::Ready(..) => {
                 if let Stage::Ready(_, step) = std::mem::replace(&mut entry.stage, Stage::Closing) {
-                    self.close_stores(task, step.into_parts().0);
+                    self.close_stores(task, step.into_parts().0, None);
                 }
             }
             Stage::Running | Stage::Leaving => self.take_off_thread(task, message),
@@ -121,7 +121,7 @@ impl Coordinator {
         let OpenedTask { id, inputs, places, changelogs, step } = opened;
         if !entry.wanted {
             entry.stage = Stage::Closing;
-            self.close_stores(task, step.into_parts().0);
+            self.close_stores(task, step.into_parts().0, None);
             return;
         }
         let startable = Startable { inputs, places, changelogs: changelogs.clone() };
@@ -156,7 +156,7 @@ impl Coordinator {
             (Ok(_), step) => step,
         };
         let storages = step.map_or_else(Vec::new, |step| step.into_parts().0);
-        self.close_stores(task, storages);
+        self.close_stores(task, storages, None);
     }
 
     fn restore_failed(&mut self, task: TaskId, thread: usize, error: ChangelogError) {
@@ -222,23 +222,31 @@ impl Coordinator {
             read_cache_bytes,
             watch: Arc::clone(&entry.watch),
         })));
-        entry.failures = 0;
     }
 
     /// A task has left its thread.
     pub(super) fn left_thread(&mut self, closed: ClosedTask) {
-        let ClosedTask { task, storages, .. } = closed;
+        let ClosedTask { task, storages, clean, .. } = closed;
         send(&self.fetcher, FetchCommand::Remove(task));
         if let Some(entry) = self.tasks.get_mut(&task) {
             entry.stage = Stage::Closing;
-            self.close_stores(task, storages);
+            // After its last commit it is known to be at the end: it was the only writer.
+            let complete_at_ms = clean.then(|| self.shared.clock.wall_ms());
+            self.close_stores(task, storages, complete_at_ms);
         }
     }
 
-    pub(super) fn close_stores(&mut self, task: TaskId, storages: Vec<Box<dyn TaskStorage>>) {
+    /// Closes storages that are complete as of a wall-clock time, or whose positions know better.
+    pub(super) fn close_stores(
+        &mut self,
+        task: TaskId,
+        storages: Vec<Box<dyn TaskStorage>>,
+        complete_at_ms: Option<i64>,
+    ) {
         let (blocking, events) = (Arc::clone(&self.shared.blocking), self.events.clone());
         self.jobs.spawn(async move {
-            let closed = blocking.call(move || close_storages(task, storages)).await;
+            let closed =
+                blocking.call(move || close_storages(task, storages, complete_at_ms)).await;
             let result = closed.unwrap_or(Err(InstanceError::Blocking { task }));
             send(&events, Event::Closed { task, result });
         });
@@ -251,7 +259,7 @@ impl Coordinator {
         }
         let now = self.shared.clock.monotonic();
         let Some(entry) = self.tasks.get_mut(&task) else { return };
-        if entry.wanted && self.ending == Ending::No {
+        if entry.wanted && self.ending == Ending::No && !self.shutdown_requested {
             let pause = failure_pause(entry.failures);
             entry.failures += 1;
             entry.stage = Stage::Waiting { until: now.saturating_add(pause) };

@@ -127,7 +127,12 @@ impl Coordinator {
     pub(super) fn hear_committer(&mut self, thread: usize, event: CommitterEvent) {
         match event {
             CommitterEvent::FromThread(message) => self.hear_thread(thread, message),
-            CommitterEvent::Committed(offsets) => {
+            CommitterEvent::Committed { tasks, offsets } => {
+                for task in tasks {
+                    if let Some(entry) = self.tasks.get_mut(&task) {
+                        entry.failures = 0;
+                    }
+                }
                 for (topic_partition, offset) in offsets {
                     if self.shared.is_repartition_topic(&topic_partition.topic) {
                         self.purge.committed(topic_partition, offset);

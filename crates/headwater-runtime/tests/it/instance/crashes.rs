@@ -89,6 +89,8 @@ async fn count_with_faults(world: &World, plan: FaultPlan) -> Instance {
     running(&instance).await;
     world.write("a b a").await;
     world.wait_for_counts(&[("a", 2), ("b", 1)]).await;
+    // Beyond the next commit.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     world.broker.set_faults(Some(plan));
     world.write("a c").await;
     world.wait_until(|counts| counts.contains_key("c")).await;

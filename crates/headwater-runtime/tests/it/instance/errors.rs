@@ -2,13 +2,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use headwater_broker::Topics;
+use headwater_broker::{BrokerError, Topics};
+use headwater_embedded::{CallKind, Fault, FaultPlan};
 use headwater_runtime::{
     BadRecord, Execution, InstanceState, StartError, UncaughtReaction, UserError,
 };
 
 use super::harness::{
-    APPLICATION, CHANGELOG, OnWord, WordCount, World, close, files, running, stopped,
+    APPLICATION, CHANGELOG, OnWord, REPARTITION, WordCount, World, close, files, running, stopped,
 };
 
 fn on_word(on_word: impl Fn(&str) -> Result<(), UserError> + Send + Sync + 'static) -> WordCount {
@@ -46,6 +47,21 @@ async fn missing_topics_are_named_at_start() {
         start_error(&world).await,
         "the topics do not fit the topology: missing output topics: counts; create them before the application starts"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_cannot_create_all_topics_leaves_none() {
+    let world = World::new().await;
+    let error = BrokerError::NotAuthorised { operation: "create".into(), resource: "it".into() };
+    let plan = FaultPlan::new().fault(CallKind::CreateTopic, REPARTITION, 0..1, Fault::Fail(error));
+    world.broker.set_faults(Some(plan));
+    assert_eq!(
+        start_error(&world).await,
+        "the topics do not fit the topology: cannot create internal topic count-words-repartition: not authorised to create it"
+    );
+    let instance = world.start().await;
+    running(&instance).await;
+    close(instance).await;
 }
 
 #[tokio::test(start_paused = true)]

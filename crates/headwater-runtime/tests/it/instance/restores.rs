@@ -3,7 +3,7 @@ use std::time::Duration;
 use headwater_broker::{DeleteRecords, NewTopic, OffsetSpec, TopicPartition, Topics};
 use headwater_store::MemoryBackend;
 
-use super::harness::{CHANGELOG, REPARTITION, World, close, running};
+use super::harness::{CHANGELOG, REPARTITION, WordCount, World, close, running};
 
 /// A world in which `a`, `b` and `c` were counted and the instance was closed.
 async fn counted() -> World {
@@ -93,6 +93,21 @@ async fn state_older_than_the_tombstones_does_not_resurrect_deleted_keys() {
     }
     let heard = goes_on(&world, &[("a", 1), ("b", 2), ("c", 4)]).await;
     assert_eq!(records_read(&heard), 8, "rebuilt from the beginning: {heard:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn state_that_was_idle_for_long_is_complete_when_it_is_closed() {
+    let world = World::new().await;
+    let config = world.config().topic("delete.retention.ms", "60000");
+    let instance = world.builder(WordCount::default()).config(config).start().await.unwrap();
+    running(&instance).await;
+    world.write("a b a c c c").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1), ("c", 3)]).await;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    close(instance).await;
+    world.restores.take();
+    let heard = goes_on(&world, &[("a", 3), ("b", 2), ("c", 4)]).await;
+    assert_eq!(records_read(&heard), 0, "{heard:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use error::PlanError;
 use input::Input;
-use what_if::{WhatIf, settled, suppose};
+use what_if::{Way, WhatIf, settled, suppose};
 
 /// Exit status if there is no plan.
 const NO_PLAN: u8 = 2;
@@ -121,11 +121,10 @@ fn plan(
     }
     show(&supposed, &after, &*then, arguments, out);
     if arguments.explain {
-        let rates = arguments.rates();
+        let way = Way::to_settled(&supposed, &after, &*then)?;
+        let sides = [(&state, &assignment), (&supposed, &after), (&way.state, &way.last)];
         out.push(b'\n');
-        out.extend(
-            explain::comparison((&state, &assignment), (&supposed, &after), rates).as_bytes(),
-        );
+        out.extend(explain::comparison(sides, &way, arguments.rates()).as_bytes());
     }
     Ok(())
 }

@@ -2,5 +2,6 @@
 
 mod corpus;
 mod expect;
+mod properties;
 mod scenario;
 mod trajectories;

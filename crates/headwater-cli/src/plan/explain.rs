@@ -8,7 +8,7 @@ use headwater_assignor::{
 };
 
 use crate::plan::table::Table;
-use crate::plan::what_if::zones;
+use crate::plan::what_if::{Way, zones};
 
 /// The whole explanation of one plan.
 pub(crate) fn plan(
@@ -171,16 +171,16 @@ fn losses(state: &ApplicationState, assignment: &Assignment, rates: Rates) -> Ta
     table
 }
 
-/// Two plans side by side.
+/// The plan before a change, the first one after it, and the last one, when nothing more is wanted.
 pub(crate) fn comparison(
-    (before_state, before): (&ApplicationState, &Assignment),
-    (after_state, after): (&ApplicationState, &Assignment),
+    plans: [(&ApplicationState, &Assignment); 3],
+    way: &Way,
     rates: Rates,
 ) -> String {
-    let sides = [explain(before_state, before).group, explain(after_state, after).group];
-    let mut table = Table::new(&["", "BEFORE", "AFTER"]);
+    let sides = plans.map(|(state, assignment)| explain(state, assignment).group);
+    let mut table = Table::new(&["", "BEFORE", "AFTER", "SETTLED"]);
     let mut row = |what: &str, value: &dyn Fn(&GroupExplained) -> String| {
-        table.row([what.to_owned(), value(&sides[0]), value(&sides[1])]);
+        table.row(std::iter::once(what.to_owned()).chain(sides.iter().map(value)));
     };
     row("actives per instance", &|g| format!("{} to {}", g.actives.0, g.actives.1));
     row("copies per instance", &|g| format!("{} to {}", g.copies.0, g.copies.1));
@@ -192,5 +192,12 @@ pub(crate) fn comparison(
     row("longest restore on one instance, s", &|g| {
         rates.seconds(g.most_records_on_one_instance).to_string()
     });
-    table.to_string()
+    let settles = if way.is_settled { "settles" } else { "has not settled" };
+    format!(
+        "{table}\nThe group {settles} after {} rounds: {} moves, {} records, {} bytes in all.\n",
+        way.rounds,
+        way.moves,
+        way.records,
+        rates.bytes(way.records)
+    )
 }

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use headwater_assignor::{ApplicationState, Assignment, InstanceId, InstanceInfo, Lag, TaskId};
+use headwater_assignor::{
+    ApplicationState, Assignment, InstanceId, InstanceInfo, Lag, TaskAssignor, TaskId, add_offsets,
+    explain,
+};
 
 use crate::plan::assignors;
 use crate::plan::error::PlanError;
@@ -74,6 +77,56 @@ pub(crate) fn settled(state: &ApplicationState, assignment: &Assignment) -> Appl
         info.members.clear();
     }
     settled
+}
+
+/// From a plan to the one after which nothing more is wanted, if every copy reads to the end between
+/// two rounds.
+#[derive(Debug)]
+pub(crate) struct Way {
+    /// The facts of the last round.
+    pub(crate) state: ApplicationState,
+    /// The last round's plan.
+    pub(crate) last: Assignment,
+    /// Rounds, the first plan included.
+    pub(crate) rounds: u64,
+    /// Actives that changed their instance, in all rounds together.
+    pub(crate) moves: usize,
+    /// Records that were read, in all rounds together.
+    pub(crate) records: u64,
+    /// Whether the last round wanted no further one.
+    pub(crate) is_settled: bool,
+}
+
+/// Rounds after which a group that has not settled counts as one that never does.
+const MOST_ROUNDS: u64 = 1000;
+
+impl Way {
+    pub(crate) fn to_settled(
+        state: &ApplicationState,
+        first: &Assignment,
+        assignor: &dyn TaskAssignor,
+    ) -> Result<Self, PlanError> {
+        let mut way = Self {
+            state: state.clone(),
+            last: first.clone(),
+            rounds: 0,
+            moves: 0,
+            records: 0,
+            is_settled: false,
+        };
+        loop {
+            let group = explain(&way.state, &way.last).group;
+            way.rounds += 1;
+            way.moves += group.moves;
+            way.records = add_offsets(way.records, group.records_to_restore);
+            way.is_settled = !way.last.followup.is_wanted();
+            if way.is_settled || way.rounds == MOST_ROUNDS {
+                return Ok(way);
+            }
+            way.state = settled(&way.state, &way.last);
+            way.last = assignor.assign(&way.state)?;
+        }
+    }
 }
 
 /// The lag of an instance without state: the end, or else the largest lag that anybody reported.

@@ -1,5 +1,6 @@
 //! The broker's handle, and what all its parts share.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ use crate::writer::EmbeddedWriter;
 ///
 /// Must be used within a tokio runtime with time enabled. See the [crate's page](crate) for what
 /// it does and does not.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Embedded {
     pub(crate) shared: Arc<Shared>,
 }
@@ -92,6 +93,14 @@ impl Embedded {
     /// [`BrokerError::Storage`]; what was done before the error stays done, and nothing is lost.
     pub fn maintain(&self, now_ms: i64) -> Result<Maintained, BrokerError> {
         self.shared.maintain(now_ms)
+    }
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embedded")
+            .field("directory", &self.shared.directory().map(LockedDirectory::path))
+            .finish_non_exhaustive()
     }
 }
 

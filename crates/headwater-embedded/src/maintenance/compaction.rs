@@ -1,6 +1,6 @@
 //! Compaction: of each key only the last value stays, and a tombstone until
-//! `delete.retention.ms` has passed since it was compacted first. The active segment is never
-//! touched, nor what is younger than `min.compaction.lag.ms`.
+//! `delete.retention.ms` has passed since it was compacted first. The segment with the newest
+//! record is never touched, nor what is younger than `min.compaction.lag.ms`.
 //!
 //! The keys of the segments that are not compacted yet are held in memory meanwhile.
 
@@ -54,8 +54,11 @@ pub(super) fn compact(
     Ok(())
 }
 
+/// The segments behind the one with the newest record. That stays as it is, so that a reader that
+/// goes by what it finds always gets to the end of the log.
 fn sealed(log: &Log) -> Vec<Facts> {
-    let count = log.segments().len() - 1;
+    let newest = log.segments().iter().rposition(|segment| !segment.is_empty());
+    let count = newest.unwrap_or(0);
     let segments = log.segments().iter().take(count);
     segments
         .map(|segment| Facts {

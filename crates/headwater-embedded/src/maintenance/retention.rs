@@ -7,13 +7,14 @@ use crate::segment::Segment;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SegmentAge {
     pub(super) size: u64,
-    /// Highest timestamp, if it has records.
+    /// Highest timestamp, if it has records; when it began, if those have none.
     pub(super) max_timestamp: Option<i64>,
 }
 
 impl SegmentAge {
     pub(super) fn of(segment: &Segment) -> Self {
-        Self { size: segment.bytes.length(), max_timestamp: segment.max_timestamp }
+        let known = |timestamp| if timestamp < 0 { segment.began_ms } else { timestamp };
+        Self { size: segment.bytes.length(), max_timestamp: segment.max_timestamp.map(known) }
     }
 }
 

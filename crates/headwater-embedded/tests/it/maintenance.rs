@@ -193,6 +193,42 @@ async fn both_policies_and_deleted_records_go_together() {
     .await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_log_never_ends_in_a_hole() {
+    check(
+        &[("cleanup.policy", "compact"), ("segment.ms", "5"), ("delete.retention.ms", "10")],
+        "1 a=1
+         1 a=
+         at 100
+         at 1000
+         2 b=1
+         at 2000
+         at 2010",
+        &expect![[r"
+            at 100: 0 deleted, 1 compacted, 0 records out: 0..2 0:a=1 1:a=-
+            at 1000: 0 deleted, 0 compacted, 0 records out: 0..2 0:a=1 1:a=-
+            at 2000: 0 deleted, 2 compacted, 1 records out: 0..3 1:a=- 2:b=1
+            at 2010: 0 deleted, 1 compacted, 1 records out: 0..3 2:b=1
+        "]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_without_time_are_as_old_as_their_segment() {
+    check(
+        &[("retention.ms", "100")],
+        "-1 a=1
+         at 100
+         at 101",
+        &expect![[r"
+            at 100: 0 deleted, 0 compacted, 0 records out: 0..1 0:a=1
+            at 101: 1 deleted, 0 compacted, 0 records out: 1..1
+        "]],
+    )
+    .await;
+}
+
 /// Two batches fit into a segment, and compaction leaves one of them in most.
 const MERGING: &str = "1 a=1
     1 b=1

@@ -9,17 +9,19 @@
 //!
 //! - Every item starts at its cheapest node. A plan that is to be disturbed as little as possible
 //!   is therefore its own warm start: only what violates a bound is routed anew.
-//! - Every arc starts at its lower bound; what is too much or too little at a node becomes excess
-//!   or deficit, so lower bounds are exact and need no large rewards.
-//! - One search finds the distance from all excess to the nearest deficit; then everything that can
-//!   travel at this distance does so before the next search. The number of searches is the number of
-//!   distinct path costs, not the number of items.
+//! - Every arc starts at its lower bound, or at its upper one if a unit on it saves cost under the
+//!   potentials given at the start; what is then too much or too little at a node is excess or
+//!   deficit. So bounds are exact and need no large rewards.
+//! - One search finds the distance from all excess to the nearest deficit, starting on the side that
+//!   has fewer nodes; then everything that can travel at this distance does so before the next search.
+//!   The number of searches is the number of distinct path costs, not the number of items.
 //! - Items have no nodes of their own. A node keeps a queue of the cheapest ways out for each node
 //!   that its items could go to, and a search that passes through an item goes straight from node to
 //!   node: two instances with thousands of tasks are a network of a handful of nodes.
 
 mod cost;
 mod exits;
+mod residual;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -63,6 +65,8 @@ pub(crate) struct Network {
     nodes: u32,
     arcs: Vec<ArcData>,
     options: Vec<(Node, Cost)>,
+    /// Potentials at the start; nodes that are not listed have none.
+    potentials: Vec<(Node, Cost)>,
     /// Where the options of item `i` end in `options`; they start where those of `i - 1` end.
     option_ends: Vec<usize>,
 }
@@ -105,6 +109,12 @@ impl Network {
         self.options.extend(options);
         debug_assert!(self.options.len() > before, "an item needs a place to be");
         self.option_ends.push(self.options.len());
+    }
+
+    /// A guess at what one more unit at this node costs on its way to the sink, counted from the
+    /// node without guess. The answer costs the same whatever the guess; a good one saves work.
+    pub(crate) fn guess(&mut self, node: Node, potential: Cost) {
+        self.potentials.push((node, potential));
     }
 
     /// Puts every item somewhere such that one unit of each reaches `sink`, at the least cost.

@@ -73,4 +73,9 @@ impl Exits {
         }
         None
     }
+
+    /// The position of the exits to this node.
+    pub(super) fn towards(&self, to: u32) -> Option<usize> {
+        self.towards.binary_search_by_key(&to, |towards| towards.node).ok()
+    }
 }

@@ -16,8 +16,13 @@ struct Model {
     leaf_bounds: Vec<(u32, u32)>,
     hubs: Vec<Hub>,
     /// Price of each leaf, if the item may go there directly, and price of the pool.
-    items: Vec<(Vec<Option<i64>>, Option<i64>)>,
+    items: Vec<Prices>,
+    /// Guess at the price of a further unit at the sink.
+    guess: i64,
 }
+
+/// Of each leaf, if the item may go there directly, and of the pool.
+type Prices = (Vec<Option<i64>>, Option<i64>);
 
 #[derive(Clone, Copy, Debug)]
 struct Hub {
@@ -30,6 +35,7 @@ impl Model {
     fn build(&self) -> (Network, Node, Vec<super::Arc>) {
         let mut network = Network::default();
         let sink = network.node();
+        network.guess(sink, price(self.guess));
         let pool = network.node();
         let hubs: Vec<Node> = self
             .hubs
@@ -147,12 +153,14 @@ fn model() -> impl Strategy<Value = Model> {
             proptest::collection::vec(bounds(4), leaves),
             proptest::collection::vec(hub, hubs),
             proptest::collection::vec(item, items),
+            0..4_i64,
         )
-            .prop_map(|(hub_of_leaf, leaf_bounds, hubs, items)| Model {
+            .prop_map(|(hub_of_leaf, leaf_bounds, hubs, items, guess)| Model {
                 hub_of_leaf,
                 leaf_bounds,
                 hubs,
                 items,
+                guess,
             })
     })
 }

@@ -13,6 +13,8 @@
 //! Each flow is exact as long as the other replicas stand still. With several replicas they take
 //! turns until none changes any more.
 
+use std::collections::HashMap;
+
 use super::actives::offsets;
 use super::facts::{Facts, share};
 use super::spread::Spread;
@@ -32,6 +34,9 @@ const PAIRS: usize = 8;
 
 /// Up to so many instances all of them are candidates for every standby.
 const FEW_INSTANCES: usize = 24;
+/// Up to so many instances the pairs of active and following instance are part of the flow. With more
+/// there are hardly two standbys to a pair, and dealing them out in turns spreads them well enough.
+const FEW_PAIRS: usize = 64;
 /// Candidates of a standby if there are more instances, besides those that have state already.
 const CANDIDATES: usize = 12;
 /// Times that every replica gets its turn at the most.
@@ -76,6 +81,8 @@ struct Standbys<'f, 'a> {
     fair: Vec<Fair>,
     /// Tasks with state that each instance runs.
     runs: Vec<u32>,
+    /// Standbys that each instance has of what another one runs.
+    pairs: HashMap<(InstanceIx, InstanceIx), u32>,
 }
 
 impl<'f, 'a> Standbys<'f, 'a> {
@@ -107,6 +114,7 @@ impl<'f, 'a> Standbys<'f, 'a> {
             copies: runs.clone(),
             fair,
             runs,
+            pairs: HashMap::new(),
             stateful,
             usable,
         }
@@ -119,6 +127,7 @@ impl<'f, 'a> Standbys<'f, 'a> {
     fn add(&mut self, task: TaskIx, instance: InstanceIx) {
         self.of[task as usize].push(instance);
         self.copies[instance as usize] += 1;
+        *self.pairs.entry((self.active(task), instance)).or_default() += 1;
     }
 
     /// All copies of the task but the one of this replica.
@@ -173,6 +182,8 @@ impl<'f, 'a> Standbys<'f, 'a> {
     /// The first instance from this position on that is best for a further copy of the task.
     fn pick(&self, task: TaskIx, from: usize) -> usize {
         let others = self.others(task, self.replicas);
+        let active = self.active(task);
+        let runs = self.runs[active as usize];
         let mut best = None;
         for position in from..from + self.usable.len() {
             let instance = self.usable[position % self.usable.len()];
@@ -182,10 +193,12 @@ impl<'f, 'a> Standbys<'f, 'a> {
             let (tags, zones) = self.loss(&others, instance);
             let over = (self.copies[instance as usize] + 1)
                 .saturating_sub(self.fair[instance as usize].share.1);
-            let key = (tags, over, zones);
+            let pair = self.pairs.get(&(active, instance)).copied().unwrap_or(0);
+            let unfair = pair.saturating_sub(self.pair_share(active, instance, runs).0);
+            let key = (tags, over, zones, unfair);
             if best.is_none_or(|(least, _)| key < least) {
                 best = Some((key, position));
-                if key == (0, 0, 0) {
+                if key == (0, 0, 0, 0) {
                     break;
                 }
             }
@@ -203,14 +216,16 @@ impl<'f, 'a> Standbys<'f, 'a> {
             self.options(task, replica, &mut options);
             ends.push(options.len());
         }
-        let mut graph = Graph::new(self, replica, &options, &ends);
+        let mut graph = Graph::new(self, replica, (&options, &ends));
         let mut first = 0;
         for (&task, &end) in tasks.iter().zip(&ends) {
             let active = self.active(task);
             let subtopology = self.facts.subtopology[task as usize];
-            let nodes = options[first..end]
+            let node = |instance| graph.node(active, instance, subtopology);
+            let nodes: Vec<(Node, Cost)> = options[first..end]
                 .iter()
-                .map(|(instance, cost)| (graph.pairs.node(active, *instance, subtopology), *cost));
+                .map(|(instance, cost)| (node(*instance), *cost))
+                .collect();
             graph.network.item(nodes);
             first = end;
         }
@@ -281,19 +296,19 @@ impl<'f, 'a> Standbys<'f, 'a> {
 struct Graph {
     network: Network,
     sink: Node,
-    pairs: Pairs,
+    instances: Vec<Node>,
+    pairs: Option<Pairs>,
 }
 
 impl Graph {
     fn new(
         standbys: &Standbys<'_, '_>,
         replica: usize,
-        options: &[(InstanceIx, Cost)],
-        ends: &[usize],
+        options: (&[(InstanceIx, Cost)], &[usize]),
     ) -> Self {
         let mut network = Network::default();
         let sink = network.node();
-        let most = u32::try_from(ends.len()).expect("there are fewer than 2^32 tasks");
+        let most = u32::try_from(standbys.stateful.len()).expect("there are fewer than 2^32 tasks");
         let instances: Vec<Node> = standbys
             .facts
             .index
@@ -313,8 +328,17 @@ impl Graph {
                 node
             })
             .collect();
-        let pairs = Pairs::new(standbys, replica, (options, ends), &mut network, &instances);
-        Self { network, sink, pairs }
+        // What a copy costs on an instance that has its share, more or less.
+        network.guess(sink, Cost::of(UNEVEN, 1).and(SHARES, 1));
+        let pairs = (standbys.usable.len() <= FEW_PAIRS)
+            .then(|| Pairs::new(standbys, replica, options, &mut network, &instances));
+        Self { network, sink, instances, pairs }
+    }
+
+    /// The node for copies of this sub-topology on `instance` while `active` runs the task.
+    fn node(&self, active: InstanceIx, instance: InstanceIx, subtopology: u32) -> Node {
+        let pair = self.pairs.as_ref().map(|pairs| pairs.node(active, instance, subtopology));
+        pair.unwrap_or(self.instances[instance as usize])
     }
 }
 

@@ -1,5 +1,6 @@
 //! The assignors as their users see them.
 
+mod comparison;
 mod corpus;
 mod expect;
 mod properties;

@@ -103,7 +103,7 @@ fn compare(scenario: &Value, played: &Played) {
     assert_eq!(numbers, expect["totals"], "{name}");
 }
 
-fn all(name: &str, assignor: &str) -> Vec<Value> {
+pub(crate) fn all(name: &str, assignor: &str) -> Vec<Value> {
     corpus(name)
         .into_iter()
         .filter(|scenario| scenario["kind"] == "trajectory" && scenario["assignor"] == assignor)
@@ -136,7 +136,7 @@ fn sticky_takes_as_many_rounds_as_the_original() {
 
 /// The original's way through the movement trajectories after the first phase: rounds, moves of
 /// stateful actives, offsets restored in units of 100 000, rounds times actives standing still.
-const MOVEMENT: [(&str, [u64; 4]); 26] = [
+pub(crate) const MOVEMENT: [(&str, [u64; 4]); 26] = [
     ("add-12x3-standby0", [6, 9, 90, 0]),
     ("lose-first-12x3-standby0", [3, 8, 80, 4]),
     ("lose-last-12x3-standby0", [3, 8, 80, 4]),

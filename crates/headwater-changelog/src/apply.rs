@@ -1,6 +1,6 @@
 //! What a restore does with the records it reads.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use headwater_broker::{AbortedTransaction, TopicPartition};
@@ -77,13 +77,18 @@ pub struct StoreStep {
 struct Target {
     storage: Box<dyn TaskStorage>,
     batch: WriteBatch,
+    /// Bytes written since the last sync.
+    unsynced: usize,
 }
+
+/// A long restore is made safe in stretches of so many bytes, so that a crash does not cost all.
+const SYNC_BYTES: usize = 64 * 1024 * 1024;
 
 impl StoreStep {
     /// A step for the stores of the task with these storages; the order of the stores is that of
     /// [`Stretch::changelog`].
     pub fn new(storages: Vec<Box<dyn TaskStorage>>, stores: Vec<ChangelogStore>) -> Self {
-        let target = |storage| Target { storage, batch: WriteBatch::new() };
+        let target = |storage| Target { storage, batch: WriteBatch::new(), unsynced: 0 };
         Self { storages: storages.into_iter().map(target).collect(), stores, value: Vec::new() }
     }
 
@@ -117,8 +122,9 @@ impl StoreStep {
         })
     }
 
-    /// Writes what was collected for one storage, with the new positions of its stores.
-    fn write(&mut self, storage: usize) -> Result<(), ChangelogError> {
+    /// Writes what was collected for one storage, with the new positions of its stores, and makes it
+    /// safe at the end.
+    fn write(&mut self, storage: usize, at_end: bool) -> Result<(), ChangelogError> {
         let in_storage = self.stores.iter().filter(|store| store.storage == storage);
         let Some(first) = in_storage.clone().next() else { return Ok(()) };
         let meta: Vec<_> = in_storage
@@ -127,8 +133,14 @@ impl StoreStep {
                 store.position.update(topic.as_str(), *partition)
             })
             .collect();
-        let Target { storage, batch } = &mut self.storages[storage];
-        storage.apply(batch.sort(), &meta).map_err(|source| ChangelogError::Store {
+        let Target { storage, batch, unsynced } = &mut self.storages[storage];
+        *unsynced += batch.bytes();
+        let mut written = storage.apply(batch.sort(), &meta);
+        if written.is_ok() && (at_end || *unsynced >= SYNC_BYTES) {
+            *unsynced = 0;
+            written = storage.sync();
+        }
+        written.map_err(|source| ChangelogError::Store {
             topic_partition: first.topic_partition.clone(),
             source,
         })
@@ -141,7 +153,8 @@ impl ApplyStep for StoreStep {
             target.batch.clear();
         }
         let mut applied = Vec::with_capacity(stretches.len());
-        let mut touched = BTreeSet::new();
+        // Whether some changelog ends with this, by storage.
+        let mut touched: BTreeMap<usize, bool> = BTreeMap::new();
         for stretch in stretches {
             applied.push(self.collect(stretch)?);
             let store = &mut self.stores[stretch.changelog];
@@ -149,10 +162,10 @@ impl ApplyStep for StoreStep {
             position.next_offset = stretch.next_offset;
             position.leader_epoch = stretch.leader_epoch.or(position.leader_epoch);
             position.at_end_ms = stretch.at_end_ms.or(position.at_end_ms);
-            touched.insert(store.storage);
+            *touched.entry(store.storage).or_default() |= stretch.at_end_ms.is_some();
         }
-        for storage in touched {
-            self.write(storage)?;
+        for (storage, at_end) in touched {
+            self.write(storage, at_end)?;
         }
         Ok(applied)
     }

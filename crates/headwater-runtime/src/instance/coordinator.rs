@@ -373,7 +373,7 @@ impl Coordinator {
     }
 
     /// Updates what the outside sees (feature row R2).
-    fn show(&mut self) {
+    fn show(&self) {
         let running = self.plan == Plan::Followed
             && self.tasks.values().all(|entry| matches!(entry.stage, Stage::Running));
         if self.ending == Ending::No {

@@ -224,9 +224,12 @@ impl Fetcher {
 }
 
 fn hand_over(positions: &mut Positions, topic_partition: TopicPartition, decoded: Decoded) {
-    let Some((task, thread)) = positions.advance(&topic_partition, &decoded) else { return };
+    let Some((task, offset, thread)) = positions.advance(&topic_partition, &decoded) else {
+        return;
+    };
     let Decoded { batches, bytes, next_offset, end_offset } = decoded;
-    let fetched = FetchedInput { task, topic_partition, batches, bytes, next_offset, end_offset };
+    let fetched =
+        FetchedInput { task, topic_partition, batches, bytes, offset, next_offset, end_offset };
     if thread.send(ToWorker::Fetched(fetched)).is_err() {
         tracing::debug!(%task, "the stream thread is gone");
     }

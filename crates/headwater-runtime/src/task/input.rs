@@ -70,8 +70,12 @@ impl Input {
         }
     }
 
-    /// Takes in what a fetch brought.
+    /// Takes in what a fetch brought, unless it is left over from an earlier life of the task.
     pub(crate) fn add(&mut self, fetched: FetchedInput) {
+        if !self.follows(&fetched) {
+            self.consumed_bytes += fetched.bytes;
+            return;
+        }
         self.next_offset = fetched.next_offset;
         self.end_offset = Some(fetched.end_offset);
         let batches = fetched.batches.len().max(1);
@@ -90,6 +94,13 @@ impl Input {
         if self.buffered.is_empty() {
             self.position = self.next_offset;
         }
+    }
+
+    /// Whether there is no gap before what a fetch brought, and something new in it. Records that
+    /// come twice are passed over when they are reached.
+    fn follows(&self, fetched: &FetchedInput) -> bool {
+        fetched.offset == self.next_offset
+            || (fetched.offset < self.next_offset && self.next_offset < fetched.next_offset)
     }
 
     /// The batch being read, for one slice of work, and its place.

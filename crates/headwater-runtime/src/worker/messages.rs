@@ -31,6 +31,9 @@ pub struct FetchedInput {
     /// What these batches pin in memory. It counts against the input's limit until
     /// [`FromWorker::Consumed`] gives it back.
     pub bytes: usize,
+    /// Where this fetch began. What does not follow on what the task has is left over from an
+    /// earlier life of the task and is not taken.
+    pub offset: i64,
     /// The offset after everything this fetch covered: where the next one begins.
     pub next_offset: i64,
     /// The end of the partition as this reader sees it: high watermark, or last stable offset.

@@ -4,5 +4,6 @@ mod crashes;
 mod errors;
 mod group;
 mod harness;
+mod kill;
 mod lifecycle;
 mod restores;

@@ -202,16 +202,16 @@ impl Coordinator {
         thread.tell_committer(CommitterCommand::Follow(followed));
         let Startable { inputs, places, changelogs } = startable;
         tracing::info!(%task, thread = entry.thread + 1, changelogs = changelogs.len(), "the task runs");
-        for (start, reset) in &inputs {
-            let input = FetchInput {
+        let fetch: Vec<FetchInput> = inputs
+            .iter()
+            .map(|(start, reset)| FetchInput {
                 task,
                 topic_partition: start.topic_partition.clone(),
                 offset: start.offset,
                 reset: *reset,
                 thread: thread.messages(),
-            };
-            send(&self.fetcher, FetchCommand::Add(input));
-        }
+            })
+            .collect();
         thread.tell(ToWorker::AddTask(Box::new(NewTask {
             id: task,
             application_id: self.shared.config.application_id.as_str().into(),
@@ -222,6 +222,10 @@ impl Coordinator {
             read_cache_bytes,
             watch: Arc::clone(&entry.watch),
         })));
+        // Not before: the thread must know the task when its first records come.
+        for input in fetch {
+            send(&self.fetcher, FetchCommand::Add(input));
+        }
     }
 
     /// A task has left its thread.

@@ -90,12 +90,12 @@ impl Positions {
         }
     }
 
-    /// Moves on over what was fetched, and says whose it is.
+    /// Moves on over what was fetched, and says whose it is and where it began.
     pub(super) fn advance(
         &mut self,
         topic_partition: &TopicPartition,
         decoded: &Decoded,
-    ) -> Option<(TaskId, &mpsc::UnboundedSender<ToWorker>)> {
+    ) -> Option<(TaskId, i64, &mpsc::UnboundedSender<ToWorker>)> {
         let position = self.inputs.get_mut(topic_partition)?;
         let stuck = decoded.next_offset == position.input.offset
             && decoded.bytes > 0
@@ -105,9 +105,9 @@ impl Positions {
         } else {
             self.limits.partition_fetch_bytes
         };
-        position.input.offset = decoded.next_offset;
+        let began = std::mem::replace(&mut position.input.offset, decoded.next_offset);
         position.buffered += decoded.bytes;
-        Some((position.input.task, &position.input.thread))
+        Some((position.input.task, began, &position.input.thread))
     }
 
     /// The reset policy of an input.

@@ -18,13 +18,8 @@ fn on_word(on_word: impl Fn(&str) -> Result<(), UserError> + Send + Sync + 'stat
 
 /// The error and its causes.
 fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        text += &format!(": {error}");
-        next = error.source();
-    }
-    text
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 async fn start_error(world: &World) -> String {

@@ -140,6 +140,13 @@ pub(super) struct TestClock {
     wall_ms: i64,
 }
 
+impl TestClock {
+    /// A clock whose wall-clock time is `wall_ms` now.
+    pub(super) fn new(wall_ms: i64) -> Self {
+        Self { start: tokio::time::Instant::now(), wall_ms }
+    }
+}
+
 impl Clock for TestClock {
     fn monotonic(&self) -> Duration {
         self.start.elapsed()
@@ -191,8 +198,7 @@ impl World {
     }
 
     pub(super) fn without_topics() -> Self {
-        let start = tokio::time::Instant::now();
-        let clock = Arc::new(TestClock { start, wall_ms: 1_700_000_000_000 });
+        let clock = Arc::new(TestClock::new(1_700_000_000_000));
         let options = EmbeddedOptions::new()
             .clock(Arc::clone(&clock) as Arc<dyn Clock>)
             .maintenance_interval(None);

@@ -169,9 +169,16 @@ impl Harness {
             topic_partition,
             batches,
             bytes: 100,
+            offset: next_offset - i64::try_from(records.len()).unwrap(),
             next_offset,
             end_offset,
         }));
+    }
+
+    /// As [`fetch`](Self::fetch), from an offset of the test's choice.
+    pub(super) fn fetch_at(&mut self, topic: &str, offset: i64, records: &[(&str, &str, i64)]) {
+        self.offsets.insert(TopicPartition::new(topic, 0), offset);
+        self.fetch(topic, records);
     }
 
     /// Steps until the worker waits, and takes in what it says.

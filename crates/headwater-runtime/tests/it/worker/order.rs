@@ -63,6 +63,17 @@ fn without_idling_whatever_is_here_is_processed() {
 }
 
 #[test]
+fn records_of_an_earlier_life_are_not_taken() {
+    let mut harness = two_inputs(MaxTaskIdle::Never);
+    harness.fetch_at("in", 7, &[("stale", "x", 0)]);
+    harness.fetch_at("in", 0, &[("a0", "x", 0), ("a1", "x", 1)]);
+    harness.fetch_at("in", 0, &[("a0", "x", 0)]);
+    harness.fetch_at("in", 1, &[("a1", "x", 1), ("a2", "x", 2)]);
+    harness.run();
+    assert_eq!(order(&mut harness), "a0 a1 a2", "no gap, and nothing twice");
+}
+
+#[test]
 fn a_batch_that_begins_before_the_position_is_entered_in_the_middle() {
     let mut harness = two_inputs(MaxTaskIdle::Never);
     harness.fetch("in", &[("a0", "x", 0), ("a1", "x", 1)]);

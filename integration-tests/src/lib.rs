@@ -1,1 +1,33 @@
-//! Harness of the integration tests.
+//! Harness of the integration tests: a word count in a process of its own, which can be killed, and
+//! the independent count it is held against.
+
+mod child;
+mod expected;
+mod job;
+mod text;
+mod trial;
+
+pub use child::{Child, ChildReport, RestoreReport};
+pub use expected::{Expected, Verdict};
+pub use job::{Job, JobOptions};
+pub use text::{real_lines, shipped_lines};
+pub use trial::{Trial, TrialOptions, TrialReport};
+
+/// The code in the documents, compiled and run.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../docs/book/src/first-topology.md")]
+    mod first_topology {}
+    #[doc = include_str!("../../docs/book/src/nulls-and-keys.md")]
+    mod nulls_and_keys {}
+    #[doc = include_str!("../../docs/book/src/processors.md")]
+    mod processors {}
+    #[doc = include_str!("../../docs/book/src/failures.md")]
+    mod failures {}
+    #[doc = include_str!("../../docs/book/src/configuration.md")]
+    mod configuration {}
+    #[doc = include_str!("../../docs/book/src/backends.md")]
+    mod backends {}
+}

@@ -1,3 +1,5 @@
 //! Tests of the whole, through the facade.
 
 mod conformance;
+mod outside;
+mod word_count;

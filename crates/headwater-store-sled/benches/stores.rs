@@ -2,8 +2,6 @@
 //!
 //! `cargo bench -p headwater-store-sled --bench stores`
 
-#![expect(clippy::print_stdout, missing_docs, reason = "criterion's macros")]
-
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

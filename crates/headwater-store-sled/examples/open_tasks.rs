@@ -5,6 +5,7 @@
 //! Each line is measured in a process of its own, from Linux's `/proc`.
 
 #![expect(clippy::print_stdout, reason = "the table is the point")]
+#![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
 use std::env;
 use std::error::Error;
@@ -25,6 +26,7 @@ const UPDATES: u64 = 100_000;
 const BATCH: u64 = 1000;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
+type Storages = Vec<Box<dyn TaskStorage>>;
 
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -53,7 +55,7 @@ fn measure(name: &str, tasks: u64) -> Outcome<()> {
         if name == "memory" { &MemoryBackend::new() } else { &SledBackend::new() };
     let home = tempfile::tempdir()?;
     let options = OpenOptions::with_cache_bytes(CACHE_BYTES / tasks);
-    let open_all = || -> Outcome<(Vec<Box<dyn TaskStorage>>, Duration)> {
+    let open_all = || -> Outcome<(Storages, Duration)> {
         let started = now();
         let mut storages = Vec::new();
         for task in 0..tasks {

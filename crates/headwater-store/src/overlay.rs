@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::table::{KeyTable, Slot};
+use crate::table::{KeyHash, KeyTable, Slot};
 use crate::{Direction, KeyRange, SpaceId, StorageReader, StoreError, WriteBatch};
 
 mod cache;
@@ -91,6 +91,8 @@ pub struct Overlay<C = ()> {
     sealed: bool,
     old_values: OldValues,
     cache: Option<RecordCache<C>>,
+    /// The entry read last: most writes follow a read of their key.
+    last_read: Option<Slot>,
     /// A value that was read from the backend and does not stay.
     scratch: Vec<u8>,
 }
@@ -141,6 +143,7 @@ impl<C: CacheContext> Overlay<C> {
             sealed: false,
             old_values,
             cache,
+            last_read: None,
             scratch: Vec::new(),
         }
     }
@@ -182,6 +185,7 @@ impl<C: CacheContext> Overlay<C> {
             slot
         };
         self.join_cache(slot);
+        self.last_read = Some(slot);
         Ok(self.table.get(slot).value())
     }
 
@@ -191,20 +195,22 @@ impl<C: CacheContext> Overlay<C> {
     /// [`cache_bytes`](Self::cache_bytes) with the budget afterwards. Without caching the caller
     /// forwards and logs the change itself and `context` is not called.
     pub fn put(&mut self, key: &[u8], value: Option<&[u8]>, context: impl FnOnce() -> C) {
-        let hash = self.table.hash(key);
-        let slot = if let Some(slot) = self.table.find(hash, key) {
-            self.begin_write(slot);
-            let entry = self.table.get_mut(slot);
-            self.open_bytes -= entry.len();
-            entry.set_value(value);
-            self.open_bytes += entry.len();
-            slot
-        } else {
-            let state = State { status: Status::Open, referenced: false };
-            let slot = self.table.insert(hash, key, value, state);
-            self.open_bytes += self.table.get(slot).len() + ENTRY_OVERHEAD_BYTES;
-            self.unsorted.push(slot);
-            slot
+        let slot = match self.find_to_write(key) {
+            Ok(slot) => {
+                self.begin_write(slot);
+                let entry = self.table.get_mut(slot);
+                self.open_bytes -= entry.len();
+                entry.set_value(value);
+                self.open_bytes += entry.len();
+                slot
+            }
+            Err(hash) => {
+                let state = State { status: Status::Open, referenced: false };
+                let slot = self.table.insert(hash, key, value, state);
+                self.open_bytes += self.table.get(slot).len() + ENTRY_OVERHEAD_BYTES;
+                self.unsorted.push(slot);
+                slot
+            }
         };
         if let Some(cache) = &mut self.cache {
             cache.written(slot, self.table.get(slot), context());
@@ -323,6 +329,7 @@ impl<C: CacheContext> Overlay<C> {
     /// what the backend holds.
     pub fn abandon(&mut self) {
         self.table.clear();
+        self.last_read = None;
         self.sorted.clear();
         self.unsorted.clear();
         self.clean.clear();
@@ -348,6 +355,22 @@ impl<C: CacheContext> Overlay<C> {
     pub fn approximate_entries(&self) -> Result<u64, StoreError> {
         let stored = self.reader.approximate_entries(self.space)?;
         Ok(stored.max((self.sorted.len() + self.unsorted.len()) as u64))
+    }
+
+    /// The entry of `key`, or the key's hash when there is none.
+    fn find_to_write(&self, key: &[u8]) -> Result<Slot, KeyHash> {
+        if let Some(slot) = self.last_read
+            && self.table.get(slot).key() == key
+        {
+            return Ok(slot);
+        }
+        let hash = self.table.hash(key);
+        self.table.find(hash, key).ok_or(hash)
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        self.last_read = None;
+        self.table.remove(slot);
     }
 
     /// Brings an entry to `Open`, and remembers what it held for the cache's listener.
@@ -388,7 +411,7 @@ impl<C: CacheContext> Overlay<C> {
             return false;
         }
         if entry.value().is_none() {
-            self.table.remove(slot);
+            self.remove(slot);
         } else {
             self.clean.push_back(slot);
             self.clean_bytes += size;
@@ -412,7 +435,7 @@ impl<C: CacheContext> Overlay<C> {
             }
             self.clean_bytes -= entry.len() + ENTRY_OVERHEAD_BYTES;
             self.clean.remove(slot);
-            self.table.remove(slot);
+            self.remove(slot);
         }
         true
     }
@@ -438,7 +461,7 @@ impl<C: CacheContext> Overlay<C> {
             return;
         }
         if entry.value().is_none() {
-            self.table.remove(slot);
+            self.remove(slot);
         } else {
             self.clean_bytes += entry.len() + ENTRY_OVERHEAD_BYTES;
             self.clean.push_back(slot);

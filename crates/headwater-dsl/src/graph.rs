@@ -258,20 +258,32 @@ impl LogicalGraph {
     }
 
     /// Makes a table send old values with its updates (feature row D46): out of its own store where
-    /// it has one, else computed from the old values of the table above it.
-    pub(crate) fn send_old_values(&mut self, table: NodeKey) {
-        let mut next = Some(table);
-        while let Some(key) = next.take() {
-            let node = &mut self.nodes[key.0];
-            node.old_values = true;
-            match &mut node.kind {
-                LogicalKind::TableSource(source) => source.materialized = true,
-                LogicalKind::Processor(processor) if processor.old_values_from_parent => {
-                    next = node.parents.first().copied();
-                }
-                _ => {}
+    /// it has one, else computed from the old values of the table above it. Answers whether it does.
+    ///
+    /// A source without store gets one if `force` is set, and else sends none.
+    pub(crate) fn send_old_values(&mut self, table: NodeKey, force: bool) -> bool {
+        let node = &mut self.nodes[table.0];
+        let sends = match &mut node.kind {
+            LogicalKind::TableSource(source) => {
+                source.materialized |= force;
+                source.materialized
             }
-        }
+            LogicalKind::Processor(processor) if processor.old_values_from_parent => {
+                let parent = node.parents.first().copied();
+                parent.is_some_and(|parent| self.send_old_values(parent, force))
+            }
+            _ => true,
+        };
+        self.nodes[table.0].old_values |= sends;
+        sends
+    }
+
+    /// Makes a table that was just made swallow updates that change nothing, if the table above it
+    /// can tell them: filters do so. No store is made for it.
+    pub(crate) fn use_old_values_of_parent(&mut self, table: NodeKey) {
+        let parent = self.nodes[table.0].parents.first().copied();
+        let sends = parent.is_some_and(|parent| self.send_old_values(parent, false));
+        self.nodes[table.0].old_values |= sends;
     }
 
     fn topics(&self, key: NodeKey) -> Option<&Topics> {

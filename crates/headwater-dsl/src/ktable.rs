@@ -272,7 +272,7 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
             Ok((N::into_option(key), N::into_option(value)))
         });
         let node = graph.add(&[self.node], name, LogicalKind::Processor(Processor::new(wire)));
-        graph.send_old_values(self.node);
+        graph.send_old_values(self.node, true);
         drop(graph);
         KGroupedTable::new(&self.graph, node, grouped)
     }
@@ -295,9 +295,12 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
         let materialized =
             materialized.map(|it| it.or_serdes(self.key_serde.as_ref(), self.value_serde.as_ref()));
         let compute = move |key: &K, value: &V| predicate(key, value).map_err(E::into);
-        self.derive("KTABLE-FILTER-", self.value_serde.clone(), materialized, move |kept| {
-            map_table(MapTable { compute: keep_if(compute), kept, swallows_nothing: true })
-        })
+        let filtered =
+            self.derive("KTABLE-FILTER-", self.value_serde.clone(), materialized, move |kept| {
+                map_table(MapTable { compute: keep_if(compute), kept, swallows_nothing: true })
+            });
+        self.graph.borrow_mut().use_old_values_of_parent(filtered.node);
+        filtered
     }
 
     fn add_map<V2: 'static, F, E>(

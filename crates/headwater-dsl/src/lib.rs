@@ -52,8 +52,8 @@ pub use params::{
     UsePartitionTimeOnInvalidTimestamp,
 };
 pub use processor::{
-    FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, KeyValueEntries, KeyValueStore,
-    ProcessingContext, Processor, ProcessorContext, Punctuation, RecordMetadata, StoreAccessError,
+    ContextError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, KeyValueEntries,
+    KeyValueStore, ProcessingContext, Processor, ProcessorContext, Punctuation, RecordMetadata,
     TimestampedKeyValueStore,
 };
 pub use record::Record;

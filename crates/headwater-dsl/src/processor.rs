@@ -1,14 +1,16 @@
 //! Processors: user code with state, stores and schedules (feature rows P2, P3, D53).
 
 mod context;
+mod error;
 mod fixed_key;
 mod node;
 mod stores;
 
 pub use context::{ProcessingContext, ProcessorContext, RecordMetadata};
+pub use error::ContextError;
 pub use fixed_key::{FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord};
 pub use node::{Processor, Punctuation};
-pub use stores::{KeyValueEntries, KeyValueStore, StoreAccessError, TimestampedKeyValueStore};
+pub use stores::{KeyValueEntries, KeyValueStore, TimestampedKeyValueStore};
 
 pub(crate) use fixed_key::FixedKey;
 pub(crate) use node::processor;

@@ -47,6 +47,7 @@
 //! |---|---|---|
 //! | `sled` | the sled backend of state stores | yes |
 //! | `embedded` | the broker inside the process | yes |
+//! | `contract` | the test suite for store backends | no |
 //! | `json` | the serde `Json`, for types with serde | no |
 //! | `protobuf` | the serde `Protobuf`, for messages of prost | no |
 
@@ -56,7 +57,7 @@ pub use headwater_dsl::{
     KGroupedTable, KStream, KTable, KeyValueEntries, KeyValueStore, LogAndSkipOnInvalidTimestamp,
     Materialized, Nullable, Nullity, OffsetReset, Part, Partitions, Present, Processed,
     ProcessingContext, Processor, ProcessorContext, Produced, Punctuation, Record, RecordMetadata,
-    Repartitioned, StoreAccessError, Stores, StreamsBuilder, Terminal, TimestampExtractor,
+    Repartitioned, ContextError, Stores, StreamsBuilder, Terminal, TimestampExtractor,
     TimestampedKeyValueStore, TopicSelection, Topology, UsePartitionTimeOnInvalidTimestamp,
 };
 pub use headwater_runtime::{

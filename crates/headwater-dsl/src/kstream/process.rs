@@ -28,7 +28,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             + Sync
             + 'static,
     {
-        let wire = processor::<K, V, K2, V2, P, F>(supplier);
+        let wire = processor::<K, V, K2, V2, P, F>(supplier, false);
         let node = self.add_processor("KSTREAM-PROCESSOR-", wire, processed);
         self.other_keys(node, None)
     }
@@ -79,6 +79,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             move |context: &mut ProcessorContext<'_, '_, K, V2>| {
                 supplier(&mut FixedKeyProcessorContext::new(context)).map(FixedKey::new)
             },
+            true,
         );
         let node = self.add_processor("KSTREAM-PROCESSVALUES-", wire, processed);
         self.other_values(node)

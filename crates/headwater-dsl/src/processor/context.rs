@@ -9,7 +9,8 @@ use headwater_runtime::{
 };
 use headwater_topology::TaskId;
 
-use super::stores::{KeyValueStore, StoreAccessError, TimestampedKeyValueStore};
+use super::error::ContextError;
+use super::stores::{KeyValueStore, TimestampedKeyValueStore};
 use crate::edge::NamedBelow;
 use crate::record::Record;
 use crate::serdes::DefaultSerdes;
@@ -20,13 +21,16 @@ use crate::wiring::{ConnectedStore, Wiring};
 pub(super) struct Surroundings {
     pub(super) index: NodeIndex,
     pub(super) name: Arc<str>,
+    /// Whether siblings do not see changes of headers.
+    headers_are_own: bool,
     stores: Vec<ConnectedStore>,
     default_serdes: DefaultSerdes,
 }
 
 impl Surroundings {
-    pub(super) fn new(wiring: &Wiring<'_>) -> Self {
+    pub(super) fn new(wiring: &Wiring<'_>, headers_are_own: bool) -> Self {
         Self {
+            headers_are_own,
             index: wiring.index(),
             name: wiring.name().into(),
             stores: wiring.connected_stores(),
@@ -44,6 +48,8 @@ pub struct ProcessingContext<'a, 'cx> {
     pub(super) timestamp: i64,
     /// The first error after which the task cannot go on, in case user code swallows it.
     task_error: Option<TaskError>,
+    /// What the siblings are to see again.
+    headers_before: Option<Headers>,
 }
 
 /// Where a record came from.
@@ -83,9 +89,13 @@ impl ProcessingContext<'_, '_> {
         self.cx.headers()
     }
 
-    /// The headers, to change them. Every node that is visited later sees the change, siblings
-    /// included (feature row D55).
+    /// The headers, to change them. Every node that is visited later sees the change: siblings
+    /// included, unless the processor is a [`FixedKeyProcessor`](crate::FixedKeyProcessor), whose
+    /// records have headers of their own (feature row D55).
     pub fn headers_mut(&mut self) -> &mut Headers {
+        if self.surroundings.headers_are_own && self.headers_before.is_none() {
+            self.headers_before = Some(self.cx.headers().clone());
+        }
         self.cx.headers_mut()
     }
 
@@ -122,7 +132,7 @@ impl ProcessingContext<'_, '_> {
     pub fn key_value_store<K: 'static, V: 'static>(
         &self,
         name: &str,
-    ) -> Result<KeyValueStore<K, V>, StoreAccessError> {
+    ) -> Result<KeyValueStore<K, V>, ContextError> {
         self.surroundings.find(name, StoreKindOf::KeyValue, KeyValueStore::new)
     }
 
@@ -134,7 +144,7 @@ impl ProcessingContext<'_, '_> {
     pub fn timestamped_key_value_store<K: 'static, V: 'static>(
         &self,
         name: &str,
-    ) -> Result<TimestampedKeyValueStore<K, V>, StoreAccessError> {
+    ) -> Result<TimestampedKeyValueStore<K, V>, ContextError> {
         self.surroundings.find(
             name,
             StoreKindOf::TimestampedKeyValue,
@@ -157,15 +167,15 @@ impl Surroundings {
         name: &str,
         kind: StoreKindOf,
         make: impl FnOnce(super::stores::Place<K, V>) -> S,
-    ) -> Result<S, StoreAccessError> {
+    ) -> Result<S, ContextError> {
         let Some(store) = self.stores.iter().find(|store| store.name == name) else {
-            return Err(StoreAccessError::NotConnected {
+            return Err(ContextError::NotConnected {
                 store: name.to_owned(),
                 node: self.name.to_string(),
             });
         };
         if store.kind != kind {
-            return Err(StoreAccessError::OtherKind {
+            return Err(ContextError::OtherKind {
                 store: name.to_owned(),
                 wanted: kind.name(),
                 found: store.kind.name(),
@@ -174,7 +184,7 @@ impl Surroundings {
         let (key, value) = store
             .serdes
             .typed::<K, V>(&self.default_serdes, &self.name)
-            .ok_or_else(|| StoreAccessError::OtherTypes {
+            .ok_or_else(|| ContextError::OtherTypes {
                 store: name.to_owned(),
                 key: std::any::type_name::<K>(),
                 value: std::any::type_name::<V>(),
@@ -208,11 +218,22 @@ impl<'a, 'cx, K, V> ProcessorContext<'a, 'cx, K, V> {
         slot: ProcessorSlot,
         timestamp: i64,
     ) -> Self {
-        let base = ProcessingContext { cx, surroundings, slot, timestamp, task_error: None };
+        let base = ProcessingContext {
+            cx,
+            surroundings,
+            slot,
+            timestamp,
+            task_error: None,
+            headers_before: None,
+        };
         Self { base, below }
     }
 
-    pub(super) fn into_task_error(self) -> Option<TaskError> {
+    /// User code of this node has run. Answers the error that ends the task's work, if there was one.
+    pub(super) fn finish(self) -> Option<TaskError> {
+        if let Some(headers) = self.base.headers_before {
+            *self.base.cx.headers_mut() = headers;
+        }
         self.base.task_error
     }
 
@@ -220,9 +241,10 @@ impl<'a, 'cx, K, V> ProcessorContext<'a, 'cx, K, V> {
     /// have run.
     ///
     /// # Errors
-    /// What ends the task's work; hand it on with `?`. A record that fails below and is skipped by
-    /// the handler is no error here.
-    pub fn forward(&mut self, record: Record<'_, K, V>) -> Result<(), TaskError> {
+    /// If the record's time is negative, or the task cannot go on; hand it on with `?`. A record that
+    /// fails below and is skipped by the handler is no error here.
+    pub fn forward(&mut self, record: Record<'_, K, V>) -> Result<(), ContextError> {
+        check_time(record.timestamp)?;
         let result = self.below.all().forward(self.base.cx, record);
         self.back(result)
     }
@@ -235,16 +257,17 @@ impl<'a, 'cx, K, V> ProcessorContext<'a, 'cx, K, V> {
         &mut self,
         child: &str,
         record: Record<'_, K, V>,
-    ) -> Result<(), StoreAccessError> {
+    ) -> Result<(), ContextError> {
         let Some(node) = self.below.named(child) else {
-            return Err(StoreAccessError::UnknownChild {
+            return Err(ContextError::UnknownChild {
                 node: self.base.surroundings.name.to_string(),
                 child: child.to_owned(),
                 children: self.below.names().iter().map(ToString::to_string).collect(),
             });
         };
+        check_time(record.timestamp)?;
         let result = node.process(self.base.cx, record);
-        Ok(self.back(result)?)
+        self.back(result)
     }
 
     /// As [`forward`](Self::forward), with these headers; afterwards the record has its own again.
@@ -255,7 +278,7 @@ impl<'a, 'cx, K, V> ProcessorContext<'a, 'cx, K, V> {
         &mut self,
         record: Record<'_, K, V>,
         headers: Headers,
-    ) -> Result<(), TaskError> {
+    ) -> Result<(), ContextError> {
         let own = std::mem::replace(self.base.cx.headers_mut(), headers);
         let result = self.forward(record);
         *self.base.cx.headers_mut() = own;
@@ -263,10 +286,17 @@ impl<'a, 'cx, K, V> ProcessorContext<'a, 'cx, K, V> {
     }
 
     /// User code of this node runs again.
-    fn back(&mut self, result: Result<(), TaskError>) -> Result<(), TaskError> {
+    fn back(&mut self, result: Result<(), TaskError>) -> Result<(), ContextError> {
         self.base.cx.enter(self.base.surroundings.index);
-        self.base.note(result)
+        Ok(self.base.note(result)?)
     }
+}
+
+fn check_time(timestamp: i64) -> Result<(), ContextError> {
+    if timestamp < 0 {
+        return Err(ContextError::NegativeTimestamp { timestamp });
+    }
+    Ok(())
 }
 
 impl<'a, 'cx, K, V> Deref for ProcessorContext<'a, 'cx, K, V> {

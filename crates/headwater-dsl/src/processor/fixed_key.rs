@@ -3,9 +3,10 @@
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use headwater_runtime::{TaskError, UserError};
+use headwater_runtime::{Headers, UserError};
 
 use super::context::{ProcessingContext, ProcessorContext};
+use super::error::ContextError;
 use super::node::{Processor, Punctuation};
 use crate::record::Record;
 
@@ -92,7 +93,7 @@ impl<'c, 'a, 'cx, K, V> FixedKeyProcessorContext<'c, 'a, 'cx, K, V> {
     ///
     /// # Errors
     /// As for [`ProcessorContext::forward`].
-    pub fn forward(&mut self, record: FixedKeyRecord<'_, K, V>) -> Result<(), TaskError> {
+    pub fn forward(&mut self, record: FixedKeyRecord<'_, K, V>) -> Result<(), ContextError> {
         self.0.forward(record.0)
     }
 
@@ -103,8 +104,8 @@ impl<'c, 'a, 'cx, K, V> FixedKeyProcessorContext<'c, 'a, 'cx, K, V> {
     pub fn forward_with_headers(
         &mut self,
         record: FixedKeyRecord<'_, K, V>,
-        headers: headwater_runtime::Headers,
-    ) -> Result<(), TaskError> {
+        headers: Headers,
+    ) -> Result<(), ContextError> {
         self.0.forward_with_headers(record.0, headers)
     }
 }

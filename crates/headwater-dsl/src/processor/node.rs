@@ -117,7 +117,9 @@ pub struct Punctuation {
 }
 
 /// The making of a node that runs the processors of a supplier.
-pub(crate) fn processor<KIn, VIn, KOut, VOut, P, F>(supplier: F) -> WireInner
+///
+/// `headers_are_own` says whether siblings do not see what a processor changes in the headers.
+pub(crate) fn processor<KIn, VIn, KOut, VOut, P, F>(supplier: F, headers_are_own: bool) -> WireInner
 where
     KIn: 'static,
     VIn: 'static,
@@ -132,7 +134,7 @@ where
     let supplier = Arc::new(supplier);
     Arc::new(move |wiring| {
         let shared = Arc::new(Shared {
-            surroundings: Surroundings::new(wiring),
+            surroundings: Surroundings::new(wiring, headers_are_own),
             below: wiring.named_below::<KOut, VOut>()?,
         });
         let slot = wiring.add_processor(Arc::new(Supplier::<KIn, VIn, KOut, VOut, P, F> {
@@ -140,7 +142,7 @@ where
             supplier: Arc::clone(&supplier),
             types: PhantomData,
         }));
-        Ok(Edge::to_stream(ProcessorNode::<KIn, VIn, KOut, VOut, P, F> {
+        Ok(Edge::to_stream(ProcessorNode::<Running<KIn, VIn, KOut, VOut, P, F>> {
             index: wiring.index(),
             slot,
             running: PhantomData,
@@ -219,7 +221,7 @@ where
         cx.enter(surroundings.index);
         let mut context = ProcessorContext::new(cx, surroundings, below, *slot, timestamp);
         let result = code(processor, &mut context);
-        match (context.into_task_error(), result) {
+        match (context.finish(), result) {
             (Some(error), _) => Err(error),
             (None, Ok(())) => Ok(()),
             (None, Err(error)) => cx.failed(surroundings.index, FailureKind::Processing, error),
@@ -244,7 +246,7 @@ where
         let timestamp = cx.input_timestamp();
         let mut context = ProcessorContext::new(cx, surroundings, below, slot, timestamp);
         let made = (self.supplier)(&mut context);
-        if let Some(error) = context.into_task_error() {
+        if let Some(error) = context.finish() {
             return Err(error);
         }
         // A task without its processor cannot run, so no handler is asked.
@@ -277,15 +279,15 @@ where
     }
 }
 
-type Runs<R> = fn(R);
-
-struct ProcessorNode<KIn, VIn, KOut, VOut, P, F> {
+/// The node; `R` is the [`Running`] processor in its slot.
+struct ProcessorNode<R> {
     index: NodeIndex,
     slot: ProcessorSlot,
-    running: PhantomData<Runs<Running<KIn, VIn, KOut, VOut, P, F>>>,
+    running: PhantomData<fn(R)>,
 }
 
-impl<KIn, VIn, KOut, VOut, P, F> Node<KIn, VIn> for ProcessorNode<KIn, VIn, KOut, VOut, P, F>
+impl<KIn, VIn, KOut, VOut, P, F> Node<KIn, VIn>
+    for ProcessorNode<Running<KIn, VIn, KOut, VOut, P, F>>
 where
     KIn: 'static,
     VIn: 'static,

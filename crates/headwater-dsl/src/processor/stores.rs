@@ -3,69 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use headwater_runtime::{StoreCursor, StoreSlot, TaskError};
+use headwater_runtime::{StoreCursor, StoreSlot};
 use headwater_store::serde::{Payload, SerdeError};
 use headwater_store::{Direction, KeyRange, ValueAndTimestamp, split_timestamp};
 
 use super::context::ProcessingContext;
+use super::error::ContextError;
 use crate::serdes::Codec;
-
-/// Why a store, or a node below, cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreAccessError {
-    /// The task cannot go on.
-    #[error(transparent)]
-    Task(#[from] TaskError),
-    /// A key or value cannot be written or read.
-    #[error("a key or value of store {store} cannot be written or read: {source}")]
-    Serde {
-        /// The store.
-        store: Arc<str>,
-        /// What the serde says.
-        source: SerdeError,
-    },
-    /// The store is not among those of the processor.
-    #[error(
-        "store {store} is not connected to processor {node}: name it in Processed::with_stores"
-    )]
-    NotConnected {
-        /// The store.
-        store: String,
-        /// The processor's node.
-        node: String,
-    },
-    /// The store is of another kind.
-    #[error("store {store} is a {found} store, not a {wanted} store")]
-    OtherKind {
-        /// The store.
-        store: String,
-        /// The kind asked for.
-        wanted: &'static str,
-        /// The kind it is of.
-        found: &'static str,
-    },
-    /// The store has other types.
-    #[error("store {store} was declared with other types than key {key} and value {value}")]
-    OtherTypes {
-        /// The store.
-        store: String,
-        /// The key type asked for.
-        key: &'static str,
-        /// The value type asked for.
-        value: &'static str,
-    },
-    /// No node of that name is below the processor.
-    #[error("no node {child} below {node}; there are {children:?}")]
-    UnknownChild {
-        /// The processor's node.
-        node: String,
-        /// The name asked for.
-        child: String,
-        /// The names there are.
-        children: Vec<String>,
-    },
-}
 
 /// A store's place in the task, and its serdes.
 pub(super) struct Place<K, V> {
@@ -87,8 +31,8 @@ impl<K, V> Clone for Place<K, V> {
 }
 
 impl<K, V> Place<K, V> {
-    fn serde_error(&self, source: SerdeError) -> StoreAccessError {
-        StoreAccessError::Serde { store: Arc::clone(&self.name), source }
+    fn serde_error(&self, source: SerdeError) -> ContextError {
+        ContextError::Serde { store: Arc::clone(&self.name), source }
     }
 
     /// Reads the stored bytes of a key.
@@ -97,7 +41,7 @@ impl<K, V> Place<K, V> {
         context: &mut ProcessingContext<'_, '_>,
         key: &K,
         read: impl FnOnce(&[u8]) -> Result<Option<T>, SerdeError>,
-    ) -> Result<Option<T>, StoreAccessError> {
+    ) -> Result<Option<T>, ContextError> {
         let mut bytes = context.cx.take_buffer();
         let written = self.key.serialize(key, &mut bytes);
         let mut found = Ok(None);
@@ -121,7 +65,7 @@ impl<K, V> Place<K, V> {
         key: &K,
         value: Option<&V>,
         timestamp: i64,
-    ) -> Result<(), StoreAccessError> {
+    ) -> Result<(), ContextError> {
         let mut key_bytes = context.cx.take_buffer();
         let mut value_bytes = context.cx.take_buffer();
         let written = self.key.serialize(key, &mut key_bytes).and_then(|()| {
@@ -149,8 +93,8 @@ impl<K, V> Place<K, V> {
         context.cx.range(self.slot, range, direction)
     }
 
-    fn bounds(&self, from: Option<&K>, to: Option<&K>) -> Result<KeyRange, StoreAccessError> {
-        let bytes = |key: Option<&K>| -> Result<Option<Vec<u8>>, StoreAccessError> {
+    fn bounds(&self, from: Option<&K>, to: Option<&K>) -> Result<KeyRange, ContextError> {
+        let bytes = |key: Option<&K>| -> Result<Option<Vec<u8>>, ContextError> {
             let Some(key) = key else { return Ok(None) };
             let mut bytes = Vec::new();
             self.key.serialize(key, &mut bytes).map_err(|error| self.serde_error(error))?;
@@ -179,7 +123,7 @@ impl<K, V> KeyValueStore<K, V> {
         &self,
         context: &mut ProcessingContext<'_, '_>,
         key: &K,
-    ) -> Result<Option<V>, StoreAccessError> {
+    ) -> Result<Option<V>, ContextError> {
         let value = &self.place.value;
         self.place.read(context, key, |stored| {
             if value.is_null(stored) {
@@ -198,7 +142,7 @@ impl<K, V> KeyValueStore<K, V> {
         context: &mut ProcessingContext<'_, '_>,
         key: &K,
         value: &V,
-    ) -> Result<(), StoreAccessError> {
+    ) -> Result<(), ContextError> {
         let timestamp = context.timestamp;
         self.place.write(context, key, Some(value), timestamp)
     }
@@ -212,7 +156,7 @@ impl<K, V> KeyValueStore<K, V> {
         context: &mut ProcessingContext<'_, '_>,
         key: &K,
         value: &V,
-    ) -> Result<Option<V>, StoreAccessError> {
+    ) -> Result<Option<V>, ContextError> {
         let found = self.get(context, key)?;
         if found.is_none() {
             self.put(context, key, value)?;
@@ -228,7 +172,7 @@ impl<K, V> KeyValueStore<K, V> {
         &self,
         context: &mut ProcessingContext<'_, '_>,
         key: &K,
-    ) -> Result<Option<V>, StoreAccessError> {
+    ) -> Result<Option<V>, ContextError> {
         let found = self.get(context, key)?;
         let timestamp = context.timestamp;
         self.place.write(context, key, None, timestamp)?;
@@ -254,7 +198,7 @@ impl<K, V> KeyValueStore<K, V> {
         context: &ProcessingContext<'_, '_>,
         from: Option<&K>,
         to: Option<&K>,
-    ) -> Result<KeyValueEntries<K, V>, StoreAccessError> {
+    ) -> Result<KeyValueEntries<K, V>, ContextError> {
         let range = self.place.bounds(from, to)?;
         Ok(self.entries(context, range, Direction::Forward))
     }
@@ -268,7 +212,7 @@ impl<K, V> KeyValueStore<K, V> {
         context: &ProcessingContext<'_, '_>,
         from: Option<&K>,
         to: Option<&K>,
-    ) -> Result<KeyValueEntries<K, V>, StoreAccessError> {
+    ) -> Result<KeyValueEntries<K, V>, ContextError> {
         let range = self.place.bounds(from, to)?;
         Ok(self.entries(context, range, Direction::Reverse))
     }
@@ -304,7 +248,7 @@ impl<K, V> KeyValueEntries<K, V> {
     pub fn next(
         &mut self,
         context: &mut ProcessingContext<'_, '_>,
-    ) -> Result<Option<(K, V)>, StoreAccessError> {
+    ) -> Result<Option<(K, V)>, ContextError> {
         let mut read = Ok(None);
         let asked = context.cx.next_entry(&mut self.cursor).map(|entry| {
             if let Some((key, value)) = entry {
@@ -345,7 +289,7 @@ impl<K, V> TimestampedKeyValueStore<K, V> {
         &self,
         context: &mut ProcessingContext<'_, '_>,
         key: &K,
-    ) -> Result<Option<ValueAndTimestamp<V>>, StoreAccessError> {
+    ) -> Result<Option<ValueAndTimestamp<V>>, ContextError> {
         let serde = &self.place.value;
         self.place.read(context, key, |stored| {
             let Some((timestamp, value)) = split_timestamp(stored) else { return Ok(None) };
@@ -367,7 +311,7 @@ impl<K, V> TimestampedKeyValueStore<K, V> {
         key: &K,
         value: &V,
         timestamp: i64,
-    ) -> Result<(), StoreAccessError> {
+    ) -> Result<(), ContextError> {
         self.place.write(context, key, Some(value), timestamp)
     }
 
@@ -379,7 +323,7 @@ impl<K, V> TimestampedKeyValueStore<K, V> {
         &self,
         context: &mut ProcessingContext<'_, '_>,
         key: &K,
-    ) -> Result<Option<ValueAndTimestamp<V>>, StoreAccessError> {
+    ) -> Result<Option<ValueAndTimestamp<V>>, ContextError> {
         let found = self.get(context, key)?;
         let timestamp = context.timestamp;
         self.place.write(context, key, None, timestamp)?;

@@ -9,6 +9,10 @@ pub(super) struct Case {
     /// Whether it is built with the low-level words.
     pub(super) low_level: bool,
     pub(super) topology: Vec<Json>,
+    /// Topic to serdes of key and value.
+    pub(super) serdes: Json,
+    pub(super) input: Vec<Json>,
+    pub(super) flags: Vec<String>,
     pub(super) expect: Json,
 }
 
@@ -34,6 +38,9 @@ impl Case {
             config: json["config"].clone(),
             low_level: json["build"] == "topology",
             topology,
+            serdes: json["serdes"].clone(),
+            input: json["input"].as_array().cloned().unwrap_or_default(),
+            flags: texts(&json["flags"]),
             expect: json["expect"].clone(),
         }
     }

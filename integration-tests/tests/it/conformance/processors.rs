@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use headwater::{
-    FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Headers, KeyValueStore,
-    ProcessingContext, Processor, ProcessorContext, Punctuation, PunctuationType,
-    Record, StoreAccessError, TimestampedKeyValueStore, UserError,
+    ContextError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Headers,
+    KeyValueStore, ProcessingContext, Processor, ProcessorContext, Punctuation, PunctuationType,
+    Record, TimestampedKeyValueStore, UserError,
 };
 use serde_json::Value as Json;
 
@@ -292,9 +292,9 @@ impl<R: AsRef<Recipe>> Running<R> {
 }
 
 impl Store {
-    fn find(context: &ProcessingContext<'_, '_>, name: &str) -> Result<Self, StoreAccessError> {
+    fn find(context: &ProcessingContext<'_, '_>, name: &str) -> Result<Self, ContextError> {
         match context.key_value_store(name) {
-            Err(StoreAccessError::OtherKind { .. }) => {
+            Err(ContextError::OtherKind { .. }) => {
                 context.timestamped_key_value_store(name).map(Self::Timestamped)
             }
             found => found.map(Self::Plain),
@@ -305,7 +305,7 @@ impl Store {
         &self,
         context: &mut ProcessingContext<'_, '_>,
         key: &Value,
-    ) -> Result<Option<Value>, StoreAccessError> {
+    ) -> Result<Option<Value>, ContextError> {
         match self {
             Self::Plain(store) => store.get(context, key),
             Self::Timestamped(store) => Ok(store.get(context, key)?.map(|found| found.value)),
@@ -319,7 +319,7 @@ impl Store {
         key: &Value,
         value: Arg<'_>,
         timestamp: i64,
-    ) -> Result<(), StoreAccessError> {
+    ) -> Result<(), ContextError> {
         match (self, value) {
             (Self::Plain(store), Some(value)) => store.put(context, key, value),
             (Self::Plain(store), None) => store.delete(context, key).map(drop),

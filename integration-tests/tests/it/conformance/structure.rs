@@ -33,7 +33,7 @@ fn compare(differences: Vec<String>) -> Outcome {
 }
 
 /// What the configuration of a case asks for and is not there.
-fn unsupported(case: &Case) -> Option<String> {
+pub(super) fn unsupported(case: &Case) -> Option<String> {
     if case.low_level {
         return Some("low-level building".to_owned());
     }

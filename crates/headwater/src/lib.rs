@@ -52,12 +52,12 @@
 //! | `protobuf` | the serde `Protobuf`, for messages of prost | no |
 
 pub use headwater_dsl::{
-    ApplicationTopology, Consumed, DslError, EmitPairs, EmitValues, FailOnInvalidTimestamp,
-    FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Grouped, KGroupedStream,
-    KGroupedTable, KStream, KTable, KeyValueEntries, KeyValueStore, LogAndSkipOnInvalidTimestamp,
-    Materialized, Nullable, Nullity, OffsetReset, Part, Partitions, Present, Processed,
-    ProcessingContext, Processor, ProcessorContext, Produced, Punctuation, Record, RecordMetadata,
-    Repartitioned, ContextError, Stores, StreamsBuilder, Terminal, TimestampExtractor,
+    ApplicationTopology, Consumed, ContextError, DslError, EmitPairs, EmitValues,
+    FailOnInvalidTimestamp, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Grouped,
+    KGroupedStream, KGroupedTable, KStream, KTable, KeyValueEntries, KeyValueStore,
+    LogAndSkipOnInvalidTimestamp, Materialized, Nullable, Nullity, OffsetReset, Part, Partitions,
+    Present, Processed, ProcessingContext, Processor, ProcessorContext, Produced, Punctuation,
+    Record, RecordMetadata, Repartitioned, Stores, StreamsBuilder, Terminal, TimestampExtractor,
     TimestampedKeyValueStore, TopicSelection, Topology, UsePartitionTimeOnInvalidTimestamp,
 };
 pub use headwater_runtime::{

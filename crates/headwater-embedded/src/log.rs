@@ -225,6 +225,9 @@ impl Log {
         while self.segments.get(1).is_some_and(|next| next.base_offset <= self.start) {
             removed.extend(self.segments.pop_front());
         }
+        if let Some(first) = self.segments.front_mut() {
+            first.forget_before(self.start);
+        }
         Ok(removed)
     }
 

@@ -118,6 +118,17 @@ impl Segment {
         }
     }
 
+    /// Lets go of the memory of batches before `offset`, which nobody will ask for.
+    pub(crate) fn forget_before(&mut self, offset: i64) {
+        let SegmentBytes::Memory(memory) = &mut self.bytes else { return };
+        let after = self.index.partition_point(|entry| entry.base_offset <= offset);
+        let first = after.saturating_sub(1);
+        if let Some(entry) = self.index.get(first) {
+            memory.forget_before(entry.position);
+            self.index.drain(..first);
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.length() == 0
     }
@@ -153,5 +164,67 @@ impl Segment {
             position += frame.size as u64;
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater_records::{BatchBuilder, Compression, Record, set_base_offset};
+
+    use super::*;
+    use crate::storage::MemoryBytes;
+
+    /// A segment in memory of so many batches of one record and about 1000 bytes.
+    fn segment(batches: i64) -> Segment {
+        let mut segment = Segment::new(0, SegmentBytes::Memory(MemoryBytes::default()), 0);
+        for offset in 0..batches {
+            let mut builder = BatchBuilder::new(Compression::None);
+            let value = [0; 900];
+            let record = Record { timestamp: offset, key: None, value: Some(&value), headers: &[] };
+            builder.append(record).unwrap();
+            let mut bytes = builder.finish().stamp_none().to_vec();
+            set_base_offset(&mut bytes, offset, 0).unwrap();
+            let frame = Frame::read(&bytes).unwrap();
+            let options = WriteOptions { fsync: false, disk_full_after: None };
+            segment.append(&frame, bytes.into(), options).unwrap();
+        }
+        segment
+    }
+
+    fn bytes_held(segment: &Segment) -> usize {
+        let mut held = 0;
+        let count = |batch: Bytes| {
+            held += batch.len();
+            Ok(())
+        };
+        segment.bytes.snapshot().unwrap().for_each(count).unwrap();
+        held
+    }
+
+    #[test]
+    fn every_offset_and_time_is_found() {
+        let segment = segment(50);
+        for offset in 0..50 {
+            let by_offset = segment.find_offset(offset).unwrap().unwrap();
+            assert_eq!(by_offset.frame.base_offset, offset);
+            let by_time = segment.find_timestamp(offset, 0).unwrap().unwrap();
+            assert_eq!(by_time.frame.base_offset, offset);
+        }
+        assert!(segment.find_offset(50).unwrap().is_none());
+        assert!(segment.find_timestamp(50, 0).unwrap().is_none());
+        assert_eq!(segment.find_timestamp(3, 7).unwrap().unwrap().frame.base_offset, 7);
+    }
+
+    #[test]
+    fn memory_of_deleted_batches_is_let_go() {
+        let mut segment = segment(50);
+        let all = bytes_held(&segment);
+        segment.forget_before(40);
+        assert!(bytes_held(&segment) < all / 3, "{} of {all}", bytes_held(&segment));
+        for offset in 40..50 {
+            assert_eq!(segment.find_offset(offset).unwrap().unwrap().frame.base_offset, offset);
+        }
+        segment.forget_before(40);
+        assert_eq!(segment.find_offset(40).unwrap().unwrap().frame.base_offset, 40);
     }
 }

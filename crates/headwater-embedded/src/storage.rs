@@ -228,6 +228,13 @@ impl MemoryBytes {
         Ok(())
     }
 
+    /// Lets go of what lies before `position`, where a batch begins.
+    pub(crate) fn forget_before(&mut self, position: u64) {
+        let end = |piece: &Piece| piece.position + piece.bytes.len() as u64;
+        let count = self.pieces.partition_point(|piece| end(piece) <= position);
+        self.pieces.drain(..count);
+    }
+
     /// The piece that `position` lies in.
     fn piece_at(&self, position: u64) -> io::Result<(usize, usize)> {
         let after = self.pieces.partition_point(|piece| piece.position <= position);

@@ -3,6 +3,7 @@
 mod comparison;
 mod corpus;
 mod expect;
+mod minimum_movement;
 mod properties;
 mod scenario;
 mod trajectories;

@@ -1,0 +1,420 @@
+//! The default assignor: a worked example, and what it promises beyond the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use expect_test::expect;
+use headwater_assignor::{
+    ApplicationState, AssignError, Assignment, Event, FollowUp, InstanceId, InstanceInfo, Lag,
+    MinimumMovement, Phase, Played, Reason, Round, Step, TaskAssignor, TaskId, TaskInfo,
+    Trajectory,
+};
+use proptest::prelude::*;
+
+fn stateful(end: u64) -> TaskInfo {
+    let mut info = TaskInfo::stateful();
+    info.end_offset = Some(end);
+    info
+}
+
+/// A group of this many instances of capacity 1, with tasks of one sub-topology.
+fn group(tasks: u32, instances: u32, standbys: u32) -> Trajectory {
+    let mut group = Trajectory::default();
+    group.tasks = (0..tasks).map(|n| (TaskId::new(0, n), stateful(1_000_000))).collect();
+    group.instances = (1..=instances).map(|n| (id(n), InstanceInfo::new(1))).collect();
+    group.settings.num_standby_replicas = standbys;
+    group
+}
+
+fn id(number: u32) -> InstanceId {
+    InstanceId::new(format!("p{number}"))
+}
+
+fn join(number: u32) -> Step {
+    Step::new(vec![Event::Join {
+        instance: id(number),
+        info: InstanceInfo::new(1),
+        offsets: BTreeMap::new(),
+        empty: false,
+    }])
+}
+
+fn leave(number: u32) -> Step {
+    Step::new(vec![Event::Leave { instance: id(number) }])
+}
+
+fn play(trajectory: &Trajectory) -> Played {
+    trajectory.play(&MinimumMovement::default()).expect("the group has capacity")
+}
+
+fn owners(round: &Round) -> BTreeMap<TaskId, InstanceId> {
+    let instances = &round.assignment.instances;
+    instances
+        .iter()
+        .flat_map(|(id, holds)| holds.active.keys().map(|task| (*task, id.clone())))
+        .collect()
+}
+
+fn last(phase: &Phase) -> &Round {
+    phase.rounds.last().expect("the phase has rounds")
+}
+
+/// The tasks that run elsewhere after the phase than before.
+fn changed(before: &Phase, after: &Phase) -> BTreeSet<TaskId> {
+    let before = owners(last(before));
+    owners(last(after))
+        .into_iter()
+        .filter(|(task, id)| before[task] != *id)
+        .map(|(t, _)| t)
+        .collect()
+}
+
+/// Every copy of a round; what is not simply as before with its reason.
+fn draw(round: &Round) -> String {
+    let mut text = String::new();
+    let list = |tasks: &BTreeMap<TaskId, Reason>| {
+        let copies = tasks.iter().map(|(task, reason)| match reason {
+            Reason::Stays => task.to_string(),
+            reason => format!("{task} {reason:?}"),
+        });
+        copies.collect::<Vec<_>>().join(", ")
+    };
+    for (id, holds) in &round.assignment.instances {
+        writeln!(text, "  {id}  active   {}", list(&holds.active)).expect("text");
+        for (kind, tasks) in [("standby", &holds.standby), ("warm-up", &holds.warmup)] {
+            if !tasks.is_empty() {
+                writeln!(text, "      {kind}  {}", list(tasks)).expect("text");
+            }
+        }
+    }
+    for waiting in &round.assignment.waiting_for {
+        let Lag::Behind(offsets) = waiting.lag else { continue };
+        let (task, instance) = (waiting.task, &waiting.instance);
+        writeln!(
+            text,
+            "  waiting until {instance} has caught up on {task}, {offsets} offsets behind"
+        )
+        .expect("text");
+    }
+    text
+}
+
+#[test]
+fn worked_example() {
+    let mut trajectory = group(12, 3, 1);
+    trajectory.steps = vec![
+        join(4),
+        // p4 is to go: it gives up its capacity, hands over, and leaves.
+        Step::new(vec![Event::Capacity { instance: id(4), to: 0 }]),
+        leave(4),
+        // p2 crashes.
+        leave(2),
+    ];
+    let played = play(&trajectory);
+    let titles = ["start", "p4 joins", "p4 is drained", "p4 leaves", "p2 crashes"];
+    let mut text = String::new();
+    for (title, phase) in titles.iter().zip(&played.phases) {
+        for (number, round) in phase.rounds.iter().enumerate() {
+            writeln!(text, "{title}, round {}", number + 1).expect("text");
+            text.push_str(&draw(round));
+        }
+        let runs = last(phase).assignment.instances.iter();
+        let runs: Vec<String> =
+            runs.map(|(id, holds)| format!("{id} {}", holds.active.len())).collect();
+        writeln!(text, "  = {}\n", runs.join(", ")).expect("text");
+    }
+    expect![[r#"
+        start, round 1
+          p1  active   0_0 NoOwner, 0_3 NoOwner, 0_6 NoOwner, 0_9 NoOwner
+              standby  0_2 Replica, 0_4 Replica, 0_8 Replica, 0_10 Replica
+          p2  active   0_1 NoOwner, 0_4 NoOwner, 0_7 NoOwner, 0_10 NoOwner
+              standby  0_0 Replica, 0_5 Replica, 0_6 Replica, 0_11 Replica
+          p3  active   0_2 NoOwner, 0_5 NoOwner, 0_8 NoOwner, 0_11 NoOwner
+              standby  0_1 Replica, 0_3 Replica, 0_7 Replica, 0_9 Replica
+          = p1 4, p2 4, p3 4
+
+        p4 joins, round 1
+          p1  active   0_0 FollowState, 0_3, 0_6, 0_9
+              standby  0_8, 0_10
+          p2  active   0_1 FollowState, 0_4, 0_7, 0_10
+              standby  0_6, 0_11
+              warm-up  0_0 FollowState
+          p3  active   0_2 FollowState, 0_5, 0_8, 0_11
+              standby  0_7, 0_9
+              warm-up  0_1 FollowState
+          p4  active   
+              standby  0_0 WarmUp, 0_1 WarmUp, 0_2 WarmUp, 0_3 Balance, 0_4 Balance, 0_5 Balance
+          waiting until p4 has caught up on 0_0, 1000000 offsets behind
+          waiting until p4 has caught up on 0_1, 1000000 offsets behind
+          waiting until p4 has caught up on 0_2, 1000000 offsets behind
+        p4 joins, round 2
+          p1  active   0_3, 0_6, 0_9
+              standby  0_0, 0_8, 0_10
+          p2  active   0_4, 0_7, 0_10
+              standby  0_1, 0_6, 0_11
+          p3  active   0_5, 0_8, 0_11
+              standby  0_2, 0_7, 0_9
+          p4  active   0_0 CaughtUp, 0_1 CaughtUp, 0_2 CaughtUp
+              standby  0_3, 0_4, 0_5
+          = p1 3, p2 3, p3 3, p4 3
+
+        p4 is drained, round 1
+          p1  active   0_0 Balance, 0_3, 0_6, 0_9
+              standby  0_2 Replica, 0_4 Replica, 0_8, 0_10
+          p2  active   0_1 Balance, 0_4, 0_7, 0_10
+              standby  0_0 Replica, 0_5 Replica, 0_6, 0_11
+          p3  active   0_2 Balance, 0_5, 0_8, 0_11
+              standby  0_1 Replica, 0_3 Replica, 0_7, 0_9
+          p4  active   
+          = p1 4, p2 4, p3 4, p4 0
+
+        p4 leaves, round 1
+          p1  active   0_0, 0_3, 0_6, 0_9
+              standby  0_2, 0_4, 0_8, 0_10
+          p2  active   0_1, 0_4, 0_7, 0_10
+              standby  0_0, 0_5, 0_6, 0_11
+          p3  active   0_2, 0_5, 0_8, 0_11
+              standby  0_1, 0_3, 0_7, 0_9
+          = p1 4, p2 4, p3 4
+
+        p2 crashes, round 1
+          p1  active   0_0, 0_3, 0_4 OwnerLeft, 0_6, 0_9, 0_10 OwnerLeft
+              standby  0_1 Replica, 0_2, 0_5 Replica, 0_7 Replica, 0_8, 0_11 Replica
+          p3  active   0_1 OwnerLeft, 0_2, 0_5, 0_7 OwnerLeft, 0_8, 0_11
+              standby  0_0 Replica, 0_3, 0_4 Replica, 0_6 Replica, 0_9, 0_10 Replica
+          = p1 6, p3 6
+
+    "#]]
+    .assert_eq(&text);
+    check_worked_example(&played);
+}
+
+fn check_worked_example(played: &Played) {
+    let [start, joined, drained, left, crashed] = played.phases.as_slice() else {
+        panic!("five phases")
+    };
+    assert!(played.phases.iter().all(|phase| phase.stable));
+    // Three tasks each, three moved, and each of them was warm where it went.
+    let moved = changed(start, joined);
+    assert_eq!(moved.len(), 3);
+    let instances = &last(joined).assignment.instances;
+    assert!(instances.values().all(|holds| holds.active.len() == 3));
+    for pair in joined.rounds.windows(2) {
+        let before = owners(&pair[0]);
+        for (task, owner) in owners(&pair[1]) {
+            assert!(before[&task] == owner || pair[0].assignment.instances[&owner].follows(&task));
+        }
+    }
+    // Only what ran on p4 and p2 moves when they go.
+    let ran = |phase: &Phase, number| {
+        owners(last(phase))
+            .into_iter()
+            .filter(|(_, owner)| *owner == id(number))
+            .map(|(t, _)| t)
+            .collect::<BTreeSet<_>>()
+    };
+    assert_eq!(changed(joined, drained), ran(joined, 4));
+    assert_eq!(changed(drained, left), BTreeSet::new());
+    assert_eq!(changed(left, crashed), ran(left, 2));
+    assert!(
+        [drained, left, crashed]
+            .iter()
+            .all(|phase| { phase.rounds.iter().all(|round| round.actives_not_ready == 0) })
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// With one sub-topology and equal instances the fewest moves are a matter of counting.
+    #[test]
+    fn joins_move_a_share_and_leaves_what_was_lost(
+        tasks in 1..40_u32, instances in 2..9_u32, standbys in 0..3_u32, gone in 1..9_u32,
+    ) {
+        let gone = gone.min(instances);
+        let mut trajectory = group(tasks, instances, standbys);
+        trajectory.steps = vec![join(instances + 1), leave(gone)];
+        let played = play(&trajectory);
+        let [start, joined, left] = played.phases.as_slice() else { panic!("three phases") };
+        let moved = changed(start, joined);
+        let new = owners(last(joined)).into_iter().filter(|(_, owner)| *owner == id(instances + 1));
+        prop_assert_eq!(&moved, &new.map(|(task, _)| task).collect::<BTreeSet<_>>());
+        prop_assert_eq!(moved.len() as u32, tasks / (instances + 1));
+        let lost = owners(last(joined)).into_iter().filter(|(_, owner)| *owner == id(gone));
+        let lost: BTreeSet<TaskId> = lost.map(|(task, _)| task).collect();
+        if standbys == 0 {
+            prop_assert_eq!(changed(joined, left), lost);
+        } else {
+            prop_assert!(changed(joined, left).is_superset(&lost));
+        }
+    }
+
+    /// An instance that restarts with its state gets its tasks back, and nobody else notices.
+    #[test]
+    fn a_bounce_with_state_moves_nothing(
+        tasks in 1..40_u32, instances in 1..9_u32, standbys in 0..3_u32, appended in 0..50_000_u64,
+    ) {
+        let mut trajectory = group(tasks, instances, standbys);
+        trajectory.steps = vec![Step::new(vec![
+            Event::Bounce { instance: id(1), empty: false },
+            Event::Append { offsets: appended, tasks: BTreeSet::new() },
+        ])];
+        let played = play(&trajectory);
+        prop_assert_eq!(changed(&played.phases[0], &played.phases[1]), BTreeSet::new());
+    }
+
+    /// The target stays as it is for as long as the group does, whatever the warm-ups are doing.
+    #[test]
+    fn the_target_is_kept_until_the_group_changes(
+        tasks in 1..40_u32, instances in 1..7_u32, standbys in 0..3_u32, per_round in 100_000..600_000_u64,
+    ) {
+        let mut trajectory = group(tasks, instances, standbys);
+        trajectory.model.restore_per_round = Some(per_round);
+        trajectory.steps = vec![join(instances + 1)];
+        let played = play(&trajectory);
+        let target = |round: &Round| {
+            round.assignment.standing_plan.clone().expect("there is always a target").target
+        };
+        for phase in &played.phases {
+            prop_assert!(phase.rounds.windows(2).all(|pair| target(&pair[0]) == target(&pair[1])));
+        }
+    }
+}
+
+/// `p1` runs everything; `p2` and `p3` have joined. Nobody reads anything unless the test says so.
+fn newcomers(tasks: u32) -> ApplicationState {
+    let mut state = ApplicationState::default();
+    state.tasks = (0..tasks).map(|n| (TaskId::new(0, n), stateful(1_000_000))).collect();
+    let mut first = InstanceInfo::new(1);
+    first.previous_active = state.tasks.keys().copied().collect();
+    first.lags = state.tasks.keys().map(|task| (*task, Lag::Latest)).collect();
+    state.instances.insert(id(1), first);
+    state.instances.insert(id(2), InstanceInfo::new(1));
+    state.instances.insert(id(3), InstanceInfo::new(1));
+    state
+}
+
+/// Carries out a plan; a new copy is at `lag` and stays there.
+fn next(state: &ApplicationState, plan: &Assignment, lag: u64) -> ApplicationState {
+    let mut next = state.clone();
+    next.standing_plan.clone_from(&plan.standing_plan);
+    for (id, info) in &mut next.instances {
+        let holds = &plan.instances[id];
+        info.previous_active = holds.active.keys().copied().collect();
+        info.previous_standby = holds.standby.keys().chain(holds.warmup.keys()).copied().collect();
+        for task in &info.previous_standby {
+            info.lags.entry(*task).or_insert(Lag::Behind(lag));
+        }
+    }
+    next
+}
+
+#[test]
+fn a_warm_up_without_progress_is_given_up_and_the_group_settles() {
+    let assignor = MinimumMovement::default();
+    let mut state = newcomers(3);
+    let mut tried = BTreeSet::new();
+    let mut rounds = 0;
+    loop {
+        let plan = assignor.assign(&state).unwrap();
+        let waiting = plan.waiting_for.iter().map(|w| (w.task, w.instance.clone()));
+        tried.extend(waiting);
+        if plan.followup == FollowUp::None {
+            assert_eq!(
+                plan.instances[&id(1)].active.len(),
+                3,
+                "everything runs where its state is"
+            );
+            break;
+        }
+        rounds += 1;
+        assert!(rounds < 40, "the follow-ups end");
+        state = next(&state, &plan, 900_000);
+    }
+    assert!(tried.len() > 2, "other copies were tried when the first made no progress: {tried:?}");
+}
+
+#[test]
+fn warm_ups_are_limited_in_the_group_and_on_each_instance() {
+    let mut state = newcomers(12);
+    let warmups = |assignor: &MinimumMovement, state: &ApplicationState| {
+        let plan = assignor.assign(state).unwrap();
+        [2, 3].map(|number| plan.instances[&id(number)].warmup.len())
+    };
+    assert_eq!(warmups(&MinimumMovement::default(), &state), [1, 1], "in turns");
+    state.settings.max_warmup_replicas = 100;
+    assert_eq!(warmups(&MinimumMovement::default(), &state), [4, 4]);
+    let mut careful = MinimumMovement::default();
+    careful.warmups_per_thread = 3;
+    assert_eq!(warmups(&careful, &state), [3, 3]);
+}
+
+#[test]
+fn what_is_nearest_to_done_is_warmed_up_first() {
+    let mut state = newcomers(6);
+    state.settings.max_warmup_replicas = 1;
+    let half_done = TaskId::new(0, 4);
+    let info = state.instances.get_mut(&id(2)).unwrap();
+    info.previous_standby.insert(half_done);
+    info.lags.insert(half_done, Lag::Behind(500_000));
+    let plan = MinimumMovement::default().assign(&state).unwrap();
+    let waiting: Vec<TaskId> = plan.waiting_for.iter().map(|waiting| waiting.task).collect();
+    assert_eq!(waiting, [half_done]);
+    assert_eq!(plan.instances[&id(2)].warmup[&half_done], Reason::WarmUp);
+    assert_eq!(plan.instances[&id(1)].active[&half_done], Reason::FollowState);
+}
+
+#[test]
+fn heavy_tasks_are_spread_where_nothing_else_decides() {
+    let mut state = ApplicationState::default();
+    for partition in 0..6 {
+        let mut info = TaskInfo::stateless();
+        info.weight = if partition < 3 { 10 } else { 1 };
+        state.tasks.insert(TaskId::new(0, partition), info);
+    }
+    state.instances = (1..=3).map(|number| (id(number), InstanceInfo::new(1))).collect();
+    let plan = MinimumMovement::default().assign(&state).unwrap();
+    for holds in plan.instances.values() {
+        let weight: u32 = holds.active.keys().map(|task| state.tasks[task].weight).sum();
+        assert_eq!(weight, 11);
+    }
+}
+
+#[test]
+fn tasks_without_state_stay_with_their_owner() {
+    let mut state = ApplicationState::default();
+    state.tasks = (0..9).map(|n| (TaskId::new(0, n), TaskInfo::stateless())).collect();
+    state.instances = (1..=3).map(|number| (id(number), InstanceInfo::new(1))).collect();
+    for (task, number) in [(0, 3), (1, 3), (2, 3), (3, 1), (4, 1), (5, 2)] {
+        let info = state.instances.get_mut(&id(number)).unwrap();
+        info.previous_active.insert(TaskId::new(0, task));
+    }
+    let plan = MinimumMovement::default().assign(&state).unwrap();
+    for (id, info) in &state.instances {
+        let holds = &plan.instances[id];
+        assert_eq!(holds.active.len(), 3);
+        assert!(info.previous_active.iter().all(|task| holds.active[task] == Reason::Stays));
+    }
+}
+
+#[test]
+fn copies_are_in_different_zones_however_uneven_these_are() {
+    let mut trajectory = group(10, 4, 1);
+    trajectory.settings.rack_aware_assignment_tags.push("zone".to_owned());
+    for (instance, info) in &mut trajectory.instances {
+        let zone = if *instance == id(1) { "a" } else { "b" };
+        info.tags.insert("zone".to_owned(), zone.to_owned());
+    }
+    let played = play(&trajectory);
+    let plan = &last(&played.phases[0]).assignment;
+    assert_eq!(plan.instances[&id(1)].active.len() + plan.instances[&id(1)].standby.len(), 10);
+}
+
+#[test]
+fn no_plan_without_instances_or_capacity() {
+    let assignor = MinimumMovement::default();
+    let mut state = ApplicationState::default();
+    assert!(matches!(assignor.assign(&state), Err(AssignError::NoInstances)));
+    state.instances.insert(id(1), InstanceInfo::new(0));
+    assert!(matches!(assignor.assign(&state), Err(AssignError::NoCapacity { instances: 1 })));
+}

@@ -52,6 +52,10 @@ impl TopicSelection {
     pub fn pattern(pattern: impl Into<String>) -> Self {
         Self(Topics::Pattern(pattern.into()))
     }
+
+    pub(crate) fn into_topics(self) -> Topics {
+        self.0
+    }
 }
 
 impl From<&str> for TopicSelection {
@@ -129,7 +133,7 @@ impl StreamsBuilder {
         let name = graph.name_or_next(name.as_deref(), SOURCE);
         let read = ReadAs { key: key.clone(), value: value.clone(), extractor };
         let source = StreamSource {
-            topics: topics.into().0,
+            topics: topics.into().into_topics(),
             options,
             wire: Wire(source(read)),
             record_type: TypeId::of::<(K, V)>(),

@@ -21,6 +21,7 @@ mod sources;
 mod write;
 
 pub(crate) use sources::StreamSource;
+pub(crate) use write::Draft;
 
 /// The graph that all streams and tables of one builder share.
 pub(crate) type SharedGraph = Rc<RefCell<LogicalGraph>>;

@@ -1,7 +1,7 @@
 //! Typed streams and tables.
 //!
 //! [`StreamsBuilder`] is the entry: it makes [`KStream`]s and [`KTable`]s, whose operators describe a
-//! program, and builds a [`Topology`] of it. Names, node numbers and semantics are those of Kafka
+//! program, and builds a [`Topology`] of it. [`TopologyBuilder`] does so node by node. Names, node numbers and semantics are those of Kafka
 //! Streams, so that an application can take over a Java one's topics.
 //!
 //! ```
@@ -29,6 +29,7 @@ mod kgrouped_stream;
 mod kgrouped_table;
 mod kstream;
 mod ktable;
+mod low_level;
 mod nodes;
 mod nullity;
 mod params;
@@ -45,6 +46,7 @@ pub use kgrouped_stream::KGroupedStream;
 pub use kgrouped_table::KGroupedTable;
 pub use kstream::{EmitPairs, EmitValues, KStream, Terminal};
 pub use ktable::KTable;
+pub use low_level::TopologyBuilder;
 pub use nullity::{Nullable, Nullity, Present};
 pub use params::{
     Consumed, FailOnInvalidTimestamp, Grouped, LogAndSkipOnInvalidTimestamp, Materialized,

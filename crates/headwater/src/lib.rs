@@ -58,7 +58,8 @@ pub use headwater_dsl::{
     LogAndSkipOnInvalidTimestamp, Materialized, Nullable, Nullity, OffsetReset, Part, Partitions,
     Present, Processed, ProcessingContext, Processor, ProcessorContext, Produced, Punctuation,
     Record, RecordMetadata, Repartitioned, Stores, StreamsBuilder, Terminal, TimestampExtractor,
-    TimestampedKeyValueStore, TopicSelection, Topology, UsePartitionTimeOnInvalidTimestamp,
+    TimestampedKeyValueStore, TopicSelection, Topology, TopologyBuilder,
+    UsePartitionTimeOnInvalidTimestamp,
 };
 pub use headwater_runtime::{
     CloseTimeout, DropReason, ExceptionHandler, Failure, FailureKind, Handlers, Headers, Instance,

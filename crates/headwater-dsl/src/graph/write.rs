@@ -14,7 +14,7 @@ use crate::store::StoreDeclaration;
 use crate::wiring::{Behaviour, Behaviours};
 
 /// The topology under construction.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) builder: TopologyBuilder,
     pub(crate) behaviours: Behaviours,
@@ -89,7 +89,7 @@ impl LogicalGraph {
             LogicalKind::Repartition(repartition) => {
                 write_repartition(draft, &parents, repartition)?;
             }
-            LogicalKind::Store(store) => draft.declare(store, [])?,
+            LogicalKind::Store(store) => draft.declare(store, [""; 0])?,
         }
         Ok(())
     }
@@ -104,14 +104,16 @@ impl LogicalGraph {
 }
 
 impl Draft {
-    fn behave(&mut self, node: &str, behaviour: Behaviour) {
+    /// Says how the run-time node of a node is made.
+    pub(crate) fn behave(&mut self, node: &str, behaviour: Behaviour) {
         self.behaviours.nodes.insert(node.to_owned(), behaviour);
     }
 
-    fn declare<'a>(
+    /// Adds a store and the nodes that use it.
+    pub(crate) fn declare(
         &mut self,
         store: &Arc<StoreDeclaration>,
-        users: impl IntoIterator<Item = &'a str>,
+        users: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<(), DslError> {
         self.builder.add_state_store(Arc::clone(&store.spec), users)?;
         self.behaviours.stores.insert(store.spec.name.clone(), Arc::clone(store));

@@ -15,6 +15,7 @@ use super::case::{Case, Missing, text as json_text, texts};
 use super::functions::{
     Failed, aggregator, constant, expression, flat_pairs, flat_values, predicate, reducer,
 };
+use super::low_level;
 use super::params::{consumed, grouped, materialized, processed, produced, repartitioned, store};
 use super::processors::{Recipe, Running};
 use super::serdes::DynSerde;
@@ -133,8 +134,11 @@ pub(super) struct Built {
     pub(super) queryable: BTreeMap<String, Option<String>>,
 }
 
-/// Builds a case with the DSL.
+/// Builds a case, with the DSL unless it says otherwise.
 pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
+    if case.low_level {
+        return low_level::build(case);
+    }
     let builder = StreamsBuilder::new();
     if let Some(serde) = case.config.get("default.key.serde") {
         builder.default_key_serde::<Value>(DynSerde::named(serde)?);

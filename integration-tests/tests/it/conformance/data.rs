@@ -115,9 +115,10 @@ fn worker_config(
         }
     };
     let uses_partitioners = case.topology.iter().any(|op| {
-        ["produced", "repartitioned"]
-            .iter()
-            .any(|params| op.get(params).is_some_and(|it| it.get("partitioner").is_some()))
+        [Some(op), op.get("produced"), op.get("repartitioned")]
+            .into_iter()
+            .flatten()
+            .any(|params| params.get("partitioner").is_some())
     });
     // The original's driver lets a partitioner choose any partition of its one-partition topics.
     let partitions = if uses_partitioners { 8 } else { 1 };

@@ -34,9 +34,6 @@ fn compare(differences: Vec<String>) -> Outcome {
 
 /// What the configuration of a case asks for and is not there.
 pub(super) fn unsupported(case: &Case) -> Option<String> {
-    if case.low_level {
-        return Some("low-level building".to_owned());
-    }
     let config = &case.config;
     let optimization = config.get("topology.optimization").filter(|value| *value != "none");
     if let Some(optimization) = optimization {

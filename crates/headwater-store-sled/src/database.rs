@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -26,9 +26,24 @@ pub(crate) struct Database {
     /// Directory of sled.
     path: PathBuf,
     db: sled::Db,
-    /// The directory's lock. Fields are dropped in order, so it is freed after the database is closed,
-    /// and a refusal by our own lock is all that a second opening meets.
+    // Fields are dropped in order: first the database, then the wait until sled has let go of its
+    // file, then the directory's lock. So our own lock is all that a second opening meets.
+    _wait: WaitForSled,
     _lock: File,
+}
+
+/// Waits, when it is dropped, until no thread of sled's pool has the database's file any more: some
+/// still hold it for a moment after the database was dropped.
+#[derive(Debug)]
+struct WaitForSled {
+    log: PathBuf,
+}
+
+impl Drop for WaitForSled {
+    fn drop(&mut self) {
+        // Without the file there is nothing to wait for, and the next opening reports why.
+        drop(File::open(&self.log).and_then(|file| file.lock()));
+    }
 }
 
 impl Database {
@@ -45,8 +60,10 @@ impl Database {
             .cache_capacity(cache_bytes.max(MIN_CACHE_BYTES))
             .flush_every_ms(None)
             .mode(sled::Mode::LowSpace);
+        refuse_if_held(dir, &path.join(LOG_FILE))?;
         let db = guard(dir, "open the database", || config.open())?;
-        Ok(Self { dir: dir.to_owned(), path, db, _lock: lock })
+        let wait = WaitForSled { log: path.join(LOG_FILE) };
+        Ok(Self { dir: dir.to_owned(), path, db, _wait: wait, _lock: lock })
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -81,6 +98,24 @@ impl Database {
         }
         *synced = present;
         sync_file(&self.path.join(LOG_FILE))
+    }
+}
+
+/// Whether somebody works on the database without our lock, with a tool of sled's for instance.
+fn refuse_if_held(dir: &Path, log: &Path) -> Result<(), StoreError> {
+    let file = match File::open(log) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => {
+            return Err(StoreError::Io { operation: "open", path: log.to_owned(), source });
+        }
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { dir: dir.to_owned() }),
+        Err(TryLockError::Error(source)) => {
+            Err(StoreError::Io { operation: "lock", path: log.to_owned(), source })
+        }
     }
 }
 
@@ -132,7 +167,6 @@ fn is_damage(error: &io::Error) -> bool {
             | io::ErrorKind::InvalidInput
             | io::ErrorKind::UnexpectedEof
             | io::ErrorKind::NotFound
-            | io::ErrorKind::Other
     )
 }
 

@@ -17,6 +17,10 @@ fn raw(dir: &Path, change: impl FnOnce(&sled::Db)) {
     let db = sled::open(dir.join("sled")).expect("nobody has it open");
     change(&db);
     db.flush().expect("it can be flushed");
+    drop(db);
+    // Threads of sled hold the file for a moment longer.
+    let file = std::fs::File::open(dir.join("sled/db")).expect("sled made it");
+    file.lock().expect("sled lets go of it");
 }
 
 fn put(storage: &mut dyn TaskStorage, space: SpaceId, keys: u16) {
@@ -95,4 +99,27 @@ fn the_number_of_entries_outlives_a_close() {
     let mut chunk = headwater_store::Chunk::new(1000);
     reader.scan(space, &KeyRange::all(), Direction::Reverse, &mut chunk).unwrap();
     assert_eq!(chunk.len(), 310);
+}
+
+#[test]
+fn a_database_that_somebody_else_works_on_is_locked_not_damaged() {
+    let home = tempfile::tempdir().unwrap();
+    open(home.path()).unwrap().close().unwrap();
+    let elsewhere = sled::open(home.path().join("sled")).unwrap();
+    let error = open(home.path()).unwrap_err();
+    assert!(matches!(error, StoreError::Locked { .. }), "{error:?}");
+    drop(elsewhere);
+}
+
+#[test]
+fn a_directory_can_be_opened_again_as_soon_as_it_is_closed() {
+    let home = tempfile::tempdir().unwrap();
+    for round in 0..60 {
+        let mut storage = open(home.path()).unwrap();
+        let space = storage.space("counts").unwrap();
+        put(&mut *storage, space, 50);
+        if round % 2 == 0 {
+            storage.close().unwrap();
+        }
+    }
 }

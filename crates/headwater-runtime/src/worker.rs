@@ -258,7 +258,10 @@ impl Worker {
             if !matches!(slot.leaving, Leaving::No) {
                 continue;
             }
-            match slot.task.run(&mut self.thread, self.config.slice_records) {
+            slot.task.core.watch.set_at_work(true);
+            let ran = slot.task.run(&mut self.thread, self.config.slice_records);
+            slot.task.core.watch.set_at_work(false);
+            match ran {
                 Ok(end) => {
                     self.counts.processed += end.records as u64;
                     report_consumed(&mut self.messages, &mut slot.task);

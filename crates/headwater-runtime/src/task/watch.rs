@@ -1,6 +1,6 @@
 //! Where a task is, readable from another thread: how a hung user function is told by name.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 use crate::process::NodeIndex;
 
@@ -11,6 +11,7 @@ pub struct TaskWatch {
     node: AtomicU32,
     input: AtomicU32,
     offset: AtomicI64,
+    at_work: AtomicBool,
 }
 
 impl TaskWatch {
@@ -27,6 +28,15 @@ impl TaskWatch {
     /// The record's offset.
     pub fn offset(&self) -> i64 {
         self.offset.load(Ordering::Relaxed)
+    }
+
+    /// Whether the task is in a slice of work just now.
+    pub fn is_at_work(&self) -> bool {
+        self.at_work.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_at_work(&self, at_work: bool) {
+        self.at_work.store(at_work, Ordering::Relaxed);
     }
 
     #[inline]

@@ -98,7 +98,11 @@ impl Coordinator {
             else {
                 continue;
             };
-            for (task, entry) in self.tasks.iter().filter(|(_, entry)| entry.thread == thread) {
+            let at_work = self
+                .tasks
+                .iter()
+                .filter(|(_, entry)| entry.thread == thread && entry.watch.is_at_work());
+            for (task, entry) in at_work {
                 let program = self.shared.program(*task);
                 let node = program.nodes.get(entry.watch.node().index()).map(|name| &**name);
                 let input = self.shared.inputs(*task).into_iter().nth(entry.watch.input());

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -5,8 +6,10 @@ use std::time::Duration;
 use headwater_broker::{BrokerError, Topics};
 use headwater_embedded::{CallKind, Fault, FaultPlan};
 use headwater_runtime::{
-    BadRecord, Execution, InstanceState, StartError, UncaughtReaction, UserError,
+    Application, BadRecord, Execution, Instance, InstanceState, OffsetReset, Program, StartError,
+    UncaughtReaction, UserError,
 };
+use headwater_topology::{SourceOptions, Topics as Reads, Topology, TopologyBuilder};
 
 use super::harness::{
     APPLICATION, CHANGELOG, OnWord, REPARTITION, WordCount, World, close, files, running, stopped,
@@ -57,6 +60,52 @@ async fn a_start_that_cannot_create_all_topics_leaves_none() {
     let instance = world.start().await;
     running(&instance).await;
     close(instance).await;
+}
+
+/// Two sources whose records meet in one processor.
+#[derive(Debug)]
+struct Join;
+
+impl Application for Join {
+    fn topology(&self, application_id: &str) -> Result<Topology, UserError> {
+        let mut builder = TopologyBuilder::new();
+        for source in ["left", "right"] {
+            builder.add_source(source, Reads::one(source), SourceOptions::default())?;
+        }
+        builder.add_processor("join", ["left", "right"])?;
+        builder.copartition_sources(["left", "right"]);
+        Ok(builder.build(application_id)?)
+    }
+
+    fn programs(&self, _: &Topology) -> Result<BTreeMap<u32, Arc<Program>>, UserError> {
+        Ok(BTreeMap::new())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn topics_that_are_read_together_need_the_same_number_of_partitions() {
+    let world = World::without_topics();
+    world.create("left", 2, &[]).await;
+    world.create("right", 3, &[]).await;
+    let started = Instance::builder(Join)
+        .config(world.config())
+        .broker(Arc::new(world.broker.clone()))
+        .start()
+        .await;
+    assert_eq!(
+        chain(&started.unwrap_err()),
+        "the topics do not fit the topology: co-partitioned topics have different numbers of partitions: left has 2, right has 3; give them one number"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_input_without_offset_and_policy_is_named() {
+    let world = World::new().await;
+    let config = world.config().auto_offset_reset(OffsetReset::None);
+    let instance = world.builder(WordCount::default()).config(config).start().await.unwrap();
+    assert_eq!(stopped(&instance).await, InstanceState::Error);
+    let text = instance.error().expect("it says why").to_string();
+    assert!(text.ends_with("has no valid committed offset and its reset policy is none; commit an offset, or choose earliest or latest"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

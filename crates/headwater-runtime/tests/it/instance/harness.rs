@@ -40,7 +40,12 @@ pub(super) struct WordCount {
 }
 
 #[derive(Clone)]
-pub(super) struct OnWord(pub(super) Arc<dyn Fn(&str) -> Result<(), UserError> + Send + Sync>);
+pub(super) struct OnWord(pub(super) Arc<WordHook>);
+
+type WordHook = dyn Fn(&str) -> Result<(), UserError> + Send + Sync;
+
+/// Key and value of a record to write.
+type KeyValue<'a> = (Option<&'a [u8]>, Option<&'a [u8]>);
 
 impl fmt::Debug for OnWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -260,12 +265,7 @@ impl World {
         self.write_to("lines", 0, &[(None, Some(line.as_bytes()))]).await;
     }
 
-    pub(super) async fn write_to(
-        &self,
-        topic: &str,
-        partition: i32,
-        records: &[(Option<&[u8]>, Option<&[u8]>)],
-    ) {
+    pub(super) async fn write_to(&self, topic: &str, partition: i32, records: &[KeyValue<'_>]) {
         let mut writer = self.broker.writer(WriterOptions::default()).await.unwrap();
         let mut batch = BatchBuilder::new(Compression::None);
         for &(key, value) in records {
@@ -367,14 +367,14 @@ impl World {
 /// Waits until the instance runs.
 pub(super) async fn running(instance: &Instance) {
     let until = instance.wait_for(|state| state == InstanceState::Running || state.is_final());
-    let state = tokio::time::timeout(Duration::from_secs(60), until).await;
+    let state = tokio::time::timeout(Duration::from_mins(1), until).await;
     assert_eq!(state, Ok(InstanceState::Running), "{:?}", instance.error());
 }
 
 /// Waits until the instance has stopped.
 pub(super) async fn stopped(instance: &Instance) -> InstanceState {
     let until = instance.wait_for(InstanceState::is_final);
-    tokio::time::timeout(Duration::from_secs(60), until).await.expect("it stops")
+    tokio::time::timeout(Duration::from_mins(1), until).await.expect("it stops")
 }
 
 pub(super) async fn close(instance: Instance) {

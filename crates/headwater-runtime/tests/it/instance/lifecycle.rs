@@ -151,7 +151,7 @@ async fn closing_gives_up_after_its_time() {
     let world = World::new().await;
     let instance = world.start().await;
     running(&instance).await;
-    let slow = Fault::Delay(Duration::from_secs(3600));
+    let slow = Fault::Delay(Duration::from_hours(1));
     let plan = FaultPlan::new().fault(CallKind::CommitOffsets, Target::Any, 0..99, slow);
     world.broker.set_faults(Some(plan));
     world.write("a").await;

@@ -84,7 +84,7 @@ async fn state_older_than_the_tombstones_does_not_resurrect_deleted_keys() {
     for partition in 0..2 {
         world.write_to(CHANGELOG, partition, &[(Some(b"a"), None)]).await;
     }
-    tokio::time::sleep(Duration::from_secs(25 * 3600)).await;
+    tokio::time::sleep(Duration::from_hours(25)).await;
     for partition in 0..2 {
         let topic_partition = TopicPartition::new(CHANGELOG, partition);
         let end = world.offset(&topic_partition, OffsetSpec::Latest).await;
@@ -103,7 +103,7 @@ async fn state_that_was_idle_for_long_is_complete_when_it_is_closed() {
     running(&instance).await;
     world.write("a b a c c c").await;
     world.wait_for_counts(&[("a", 2), ("b", 1), ("c", 3)]).await;
-    tokio::time::sleep(Duration::from_secs(120)).await;
+    tokio::time::sleep(Duration::from_mins(2)).await;
     close(instance).await;
     world.restores.take();
     let heard = goes_on(&world, &[("a", 3), ("b", 2), ("c", 4)]).await;

@@ -52,7 +52,7 @@ trait Dyn: Sized + 'static {
 }
 
 impl Dyn for Value {
-    fn show<R>(value: Option<&Self>, f: impl FnOnce(Option<&Value>) -> R) -> R {
+    fn show<R>(value: Option<&Self>, f: impl FnOnce(Option<&Self>) -> R) -> R {
         f(value)
     }
 
@@ -280,15 +280,17 @@ fn on_stream_to_any<V: Dyn>(stream: &Stream<V>, op: &Json) -> Result<Made, Missi
         "flat_map" => {
             let pairs = flat_pairs(&op["pairs"])?;
             stream.flat_map(move |k, v, out| {
-                let pairs = V::show(v, |v| pairs(k, v));
-                pairs.into_iter().for_each(|(key, value)| out.emit(key, value));
+                for (key, value) in V::show(v, |v| pairs(k, v)) {
+                    out.emit(key, value);
+                }
             })
         }
         "flat_map_values" => {
             let values = flat_values(&op["values"])?;
             stream.flat_map_values(move |v, out| {
-                let values = V::show(v, |v| values(v));
-                values.into_iter().for_each(|value| out.emit(value));
+                for value in V::show(v, &values) {
+                    out.emit(value);
+                }
             })
         }
         _ => return process(stream, op),

@@ -16,7 +16,7 @@ use super::case::{Case, Missing, Outcome, text};
 use super::driver::{Bytes, Driver};
 use super::serdes::DynSerde;
 use super::structure;
-use super::value::Value;
+use super::value::{Value, hex};
 
 /// Runs a case and compares what it writes: to output topics, changelogs and repartition topics.
 pub(super) fn check(case: &Case) -> Outcome {
@@ -201,19 +201,18 @@ fn bytes_of_hex(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-fn hex(bytes: Option<&Vec<u8>>) -> Json {
-    bytes.map_or(Json::Null, |bytes| {
-        Json::from(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
-    })
+fn hex_or_null(bytes: Option<&Vec<u8>>) -> Json {
+    bytes.map_or(Json::Null, |bytes| Json::from(hex(bytes)))
 }
 
 fn show(event: usize, record: &Bytes) -> Json {
     let mut shown = json!({
-        "e": event, "k": hex(record.key.as_ref()), "v": hex(record.value.as_ref()),
+        "e": event, "k": hex_or_null(record.key.as_ref()), "v": hex_or_null(record.value.as_ref()),
         "ts": record.timestamp,
     });
     if !record.headers.is_empty() {
-        let headers = record.headers.iter().map(|(name, value)| json!([name, hex(value.as_ref())]));
+        let headers =
+            record.headers.iter().map(|(name, value)| json!([name, hex_or_null(value.as_ref())]));
         shown["h"] = headers.collect();
     }
     shown
@@ -263,7 +262,8 @@ fn differences(case: &Case, found: &BTreeMap<String, Vec<Json>>) -> Vec<String> 
         let found = found.get(topic).map_or(&[][..], Vec::as_slice);
         if found != expected {
             let lines = |records: &[Json]| -> String {
-                records.iter().map(|record| format!("  {record}\n")).collect()
+                let lines: Vec<String> = records.iter().map(|it| format!("  {it}\n")).collect();
+                lines.concat()
             };
             differences.push(format!("{topic}:\n{} not\n{}", lines(found), lines(&expected)));
         }

@@ -175,7 +175,9 @@ impl Driver {
         for _ in 0..10_000 {
             let step = self.worker.step(self.now);
             let messages: Vec<FromWorker> = self.worker.take_messages().collect();
-            messages.into_iter().for_each(|message| self.listen(message));
+            for message in messages {
+                self.listen(message);
+            }
             if step != Step::Again {
                 return;
             }
@@ -190,7 +192,7 @@ impl Driver {
                 let batch = Batch::new(produced.batch.stamp_none()).expect("our own batch");
                 let records = batch.decompress(LIMIT_BYTES).expect("our own batch");
                 let topic = produced.topic_partition.topic.to_string();
-                for record in records.iter() {
+                for record in &records {
                     let record = record.expect("our own record");
                     let headers = record
                         .headers

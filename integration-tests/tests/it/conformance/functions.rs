@@ -46,6 +46,7 @@ fn number(json: &Json) -> i64 {
     json.as_i64().unwrap_or_else(|| panic!("{json} is not a whole number"))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "functions of the cases answer optional values")]
 fn some_text(text: impl Into<String>) -> Option<Value> {
     Some(Value::Text(text.into()))
 }
@@ -247,6 +248,7 @@ pub(super) fn aggregator(json: &Json) -> Result<Aggregator, Missing> {
     fn concat(a: Arg<'_>, v: Arg<'_>) -> Option<Value> {
         some_text(format!("{}+{}", text(a), text(v)))
     }
+    #[expect(clippy::unnecessary_wraps, reason = "functions of the cases can fail")]
     fn long(number: i64) -> Made {
         Ok(Some(Value::Long(number)))
     }

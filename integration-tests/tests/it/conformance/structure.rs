@@ -18,17 +18,17 @@ pub(super) fn check(case: &Case) -> Outcome {
     match (build(case), expected) {
         (Err(BuildFailure::Missing(missing)), _) => Outcome::Skipped(missing),
         (Err(BuildFailure::Wrong { op, error }), Some(expected)) => {
-            compare(differences_of_error(case, op, &error, expected))
+            compare(&differences_of_error(case, op, &error, expected))
         }
         (Err(BuildFailure::Wrong { error, .. }), None) => {
             Outcome::Failed(format!("refused: {error}"))
         }
         (Ok(_), Some(expected)) => Outcome::Failed(format!("not refused: {expected}")),
-        (Ok(built), None) => compare(differences(case, &built)),
+        (Ok(built), None) => compare(&differences(case, &built)),
     }
 }
 
-fn compare(differences: Vec<String>) -> Outcome {
+fn compare(differences: &[String]) -> Outcome {
     if differences.is_empty() { Outcome::Passed } else { Outcome::Failed(differences.join("\n")) }
 }
 

@@ -1,5 +1,7 @@
 //! The values of the cases, of whatever type.
 
+use std::fmt::Write as _;
+
 use uuid::Uuid;
 
 /// A value that is not null.
@@ -22,10 +24,18 @@ pub(super) fn text(value: Option<&Value>) -> String {
         Some(Value::Long(number)) => number.to_string(),
         Some(Value::Int(number)) => number.to_string(),
         Some(Value::Boolean(value)) => value.to_string(),
-        Some(Value::Bytes(bytes)) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        Some(Value::Bytes(bytes)) => hex(bytes),
         Some(Value::Uuid(uuid)) => uuid.to_string(),
         Some(Value::Double(number)) => panic!("{number}: doubles never reach text()"),
     }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut digits, byte| {
+        write!(digits, "{byte:02x}").expect("a string takes any text");
+        digits
+    })
 }
 
 /// `parse(x)` of the format.

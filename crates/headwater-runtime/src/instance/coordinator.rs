@@ -307,16 +307,14 @@ impl Coordinator {
         tracing::error!(error = &error as &dyn std::error::Error, ?reaction, "an uncaught error");
         match (reaction, thread) {
             (UncaughtReaction::ReplaceThread, Some(thread)) => self.replace_thread(thread),
-            (UncaughtReaction::ShutdownApplication, _) => {
+            (UncaughtReaction::ShutdownApplication, _) if self.member == Member::Yes => {
                 self.views.error.get_or_init(|| Arc::new(error));
                 self.shutdown_requested = true;
                 self.join();
             }
             // Without a thread there is nothing to replace, as for the global thread of the
-            // original.
-            (UncaughtReaction::ShutdownClient | UncaughtReaction::ReplaceThread, _) => {
-                self.fatal(error);
-            }
+            // original; and out of the group nobody can be told to stop.
+            (_, _) => self.fatal(error),
         }
     }
 

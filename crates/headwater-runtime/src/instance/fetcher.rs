@@ -82,7 +82,7 @@ impl Fetcher {
         let mut positions = Positions::new(self.limits);
         let mut pause = false;
         loop {
-            let request = positions.request();
+            let request = positions.request(self.clock.monotonic());
             let idle = request.partitions.is_empty();
             let paused = std::mem::take(&mut pause);
             let mut fetching = pin!(async {
@@ -107,6 +107,7 @@ impl Fetcher {
             match answer {
                 None => {}
                 Some(Ok(answer)) => {
+                    positions.note_answer(&request, &answer, self.clock.monotonic());
                     pause = self.answered(&mut positions, &request, answer).await;
                 }
                 Some(Err(error)) => {

@@ -1,8 +1,11 @@
 //! Where the fetcher stands in each input, and which of them it asks for. No I/O.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use headwater_broker::{FetchPartition, FetchRequest, FetchedData, Isolation, TopicPartition};
+use headwater_broker::{
+    FetchPartition, FetchRequest, FetchedData, FetchedPartition, Isolation, TopicPartition,
+};
 use headwater_changelog::CommittedFilter;
 use headwater_records::{BatchRecords, Batches, RecordsError};
 use headwater_topology::TaskId;
@@ -27,6 +30,8 @@ struct Position {
     /// The first batch did not fit into the limit of one partition.
     fetch_bytes: usize,
     given_up: bool,
+    /// Since when it has been left out of answers, because others had news all the time.
+    left_out_since: Option<Duration>,
 }
 
 /// What came out of a fetch of one partition.
@@ -50,7 +55,13 @@ impl Positions {
             FetchCommand::Add(input) => {
                 let topic_partition = input.topic_partition.clone();
                 let fetch_bytes = self.limits.partition_fetch_bytes;
-                let position = Position { input, buffered: 0, fetch_bytes, given_up: false };
+                let position = Position {
+                    input,
+                    buffered: 0,
+                    fetch_bytes,
+                    given_up: false,
+                    left_out_since: None,
+                };
                 self.inputs.insert(topic_partition, position);
                 true
             }
@@ -70,23 +81,51 @@ impl Positions {
     }
 
     /// Asks for every input that has room; without partitions when there is nothing to ask for.
-    pub(super) fn request(&self) -> FetchRequest {
+    ///
+    /// An answer may leave out inputs without news while others have some. A task that idles for
+    /// such an input has to know that it is at its end, so those left out for long are asked alone.
+    pub(super) fn request(&self, now: Duration) -> FetchRequest {
         let share = self.share();
         let has_room = |position: &&Position| !position.given_up && position.buffered < share;
+        let max_wait = self.limits.max_wait;
+        let is_stale = |position: &Position| {
+            position.left_out_since.is_some_and(|since| now.saturating_sub(since) >= max_wait)
+        };
+        let any_stale = self.inputs.values().filter(has_room).any(is_stale);
         FetchRequest {
             partitions: self
                 .inputs
                 .values()
                 .filter(has_room)
+                .filter(|position| !any_stale || is_stale(position))
                 .map(|position| FetchPartition {
                     topic_partition: position.input.topic_partition.clone(),
                     offset: position.input.offset,
                     max_bytes: position.fetch_bytes,
                 })
                 .collect(),
-            max_wait: self.limits.max_wait,
+            max_wait: if any_stale { Duration::ZERO } else { max_wait },
             max_bytes: self.limits.fetch_bytes,
             isolation: Isolation::ReadUncommitted,
+        }
+    }
+
+    /// Takes note of which of the asked inputs an answer has, and which it leaves out.
+    pub(super) fn note_answer(
+        &mut self,
+        request: &FetchRequest,
+        answer: &[FetchedPartition],
+        now: Duration,
+    ) {
+        for asked in &request.partitions {
+            if let Some(position) = self.inputs.get_mut(&asked.topic_partition) {
+                position.left_out_since.get_or_insert(now);
+            }
+        }
+        for FetchedPartition { topic_partition, .. } in answer {
+            if let Some(position) = self.inputs.get_mut(topic_partition) {
+                position.left_out_since = None;
+            }
         }
     }
 
@@ -160,8 +199,7 @@ pub(super) fn decode(data: FetchedData, offset: i64) -> Result<Decoded, RecordsE
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
+    use bytes::Bytes;
     use headwater_records::{
         BatchBuilder, Compression, ControlKind, Record, control_batch, set_base_offset,
     };
@@ -191,7 +229,7 @@ mod tests {
     }
 
     fn asked(positions: &Positions) -> Vec<(i32, i64, usize)> {
-        let request = positions.request();
+        let request = positions.request(Duration::ZERO);
         let place = |asked: &FetchPartition| {
             (asked.topic_partition.partition, asked.offset, asked.max_bytes)
         };
@@ -214,6 +252,37 @@ mod tests {
         assert!(positions.apply(consumed(1)), "there is room again");
         assert_eq!(asked(&positions), [(0, 20, 100), (1, 10, 100)]);
         assert!(!positions.apply(consumed(1)), "there was room before");
+    }
+
+    #[test]
+    fn inputs_left_out_of_answers_for_long_are_asked_alone() {
+        let mut positions = positions(3);
+        let at = Duration::from_millis;
+        let answer = |partition| {
+            let outcome = Ok(FetchedData {
+                batches: Bytes::new(),
+                aborted: Vec::new(),
+                log_start_offset: 0,
+                high_watermark: 10,
+                last_stable_offset: 10,
+            });
+            FetchedPartition { topic_partition: TopicPartition::new("in", partition), outcome }
+        };
+        let mut check = |now, answered: &[i32], expected: &[i32], wait| {
+            let request = positions.request(at(now));
+            let asked: Vec<i32> =
+                request.partitions.iter().map(|asked| asked.topic_partition.partition).collect();
+            assert_eq!((asked.as_slice(), request.max_wait), (expected, at(wait)), "at {now} ms");
+            let answer: Vec<FetchedPartition> = answered.iter().map(|it| answer(*it)).collect();
+            positions.note_answer(&request, &answer, at(now));
+        };
+        check(0, &[0], &[0, 1, 2], 100);
+        check(50, &[0, 2], &[0, 1, 2], 100);
+        check(99, &[0], &[0, 1, 2], 100);
+        check(100, &[1], &[1], 0);
+        check(120, &[0], &[0, 1, 2], 100);
+        check(199, &[2], &[2], 0);
+        check(200, &[0, 1, 2], &[0, 1, 2], 100);
     }
 
     #[test]

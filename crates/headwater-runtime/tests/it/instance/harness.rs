@@ -353,6 +353,28 @@ impl World {
         self.counts().await
     }
 
+    /// Waits, not for ever, until all input is processed and that is committed.
+    pub(super) async fn wait_for_the_end(&self) {
+        for _ in 0..600 {
+            if self.is_at_the_end("lines").await && self.is_at_the_end(REPARTITION).await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("the input is not processed");
+    }
+
+    async fn is_at_the_end(&self, topic: &str) -> bool {
+        for (partition, committed) in (0..).zip(self.committed(topic).await) {
+            let topic_partition = TopicPartition::new(topic, partition);
+            let end = self.offset(&topic_partition, OffsetSpec::Latest).await;
+            if committed.unwrap_or(0) != end {
+                return false;
+            }
+        }
+        true
+    }
+
     /// What the group has committed for a topic, by partition.
     pub(super) async fn committed(&self, topic: &str) -> Vec<Option<i64>> {
         let partitions: Vec<_> =

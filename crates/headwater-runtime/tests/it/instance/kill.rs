@@ -108,7 +108,8 @@ async fn killed_at_any_instant_nothing_is_lost() {
         let count = |word| counts.get(word).copied().unwrap_or(0);
         count("a") >= 2 * written && count("b") >= written && count("c") >= written
     };
-    let counts = world.wait_until(enough).await;
+    world.wait_for_the_end().await;
+    let counts = world.counts().await;
     assert!(enough(&counts), "{written} lines, {counts:?}");
     close(instance).await;
 

@@ -1,15 +1,17 @@
-//! Harness of the integration tests: a word count in a process of its own, which can be killed, and
-//! the independent count it is held against.
+//! Harness of the integration tests: a word count in a process of its own, which can be killed, the
+//! independent count it is held against, and one whole task without threads, time or a broker.
 
 mod child;
 mod expected;
 mod job;
+mod one_task;
 mod text;
 mod trial;
 
 pub use child::{Child, ChildReport, RestoreReport};
 pub use expected::{Expected, Verdict};
 pub use job::{Job, JobOptions};
+pub use one_task::{OneTask, OneTaskOptions};
 pub use text::{real_lines, shipped_lines};
 pub use trial::{Trial, TrialOptions, TrialReport};
 

@@ -1,0 +1,236 @@
+//! One whole task without threads, time or a broker: batches in, counted, batches out. The ground of
+//! the benches and of the proof that the record path does not allocate.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater::broker::TopicPartition;
+use headwater::prelude::*;
+use headwater::records::{Batch, BatchBuilder, Compression, Record as RawRecord, set_base_offset};
+use headwater::runtime::{
+    Application, CommittedTask, FetchedInput, FromWorker, InputStart, NewTask, Now, Step,
+    TaskWatch, ToWorker, Worker, WorkerConfig,
+};
+use headwater::store::{OpenOptions, StoreBackend};
+use headwater::topology::TaskId;
+
+const TASK: TaskId = TaskId::new(0, 0);
+const INPUT: &str = "in";
+const OUTPUT: &str = "out";
+const APPLICATION: &str = "one-task";
+const CHANGELOG: &str = "one-task-counts-changelog";
+/// Records of a batch: about what a producer with 64 KiB batches sends.
+const BATCH_RECORDS: u16 = 500;
+const VALUE_BYTES: usize = 100;
+/// The largest batch is a fraction of this.
+const BATCH_BYTES_MAX: usize = 1 << 24;
+
+/// What the task runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OneTaskOptions {
+    /// Different keys, uniformly drawn.
+    pub keys: u64,
+    /// Bytes of record cache; 0: every update goes downstream.
+    pub cache_bytes: usize,
+    /// Bytes of clean entries kept for reading.
+    pub read_cache_bytes: usize,
+    /// Records between two commits.
+    pub commit_records: u64,
+}
+
+impl Default for OneTaskOptions {
+    fn default() -> Self {
+        Self { keys: 10_000, cache_bytes: 0, read_cache_bytes: 64 << 20, commit_records: 100_000 }
+    }
+}
+
+/// A task that counts records by key, and the batches it is fed with.
+#[derive(Debug)]
+pub struct OneTask {
+    worker: Worker,
+    now: Now,
+    /// Encoded, each with base offset 0.
+    batches: Vec<Vec<u8>>,
+    next_batch: usize,
+    next_offset: i64,
+    options: OneTaskOptions,
+    uncommitted: u64,
+    /// Records written, to output and changelog together.
+    written: u64,
+}
+
+impl OneTask {
+    /// A task whose store is kept by `backend` in `directory`.
+    ///
+    /// # Errors
+    /// When the store cannot be opened.
+    pub fn new(
+        backend: &dyn StoreBackend,
+        directory: &Path,
+        options: OneTaskOptions,
+    ) -> anyhow::Result<Self> {
+        let topology = topology(options.cache_bytes > 0)?;
+        let graph = topology.topology(APPLICATION).map_err(anyhow::Error::from_boxed)?;
+        let programs = topology.programs(&graph).map_err(anyhow::Error::from_boxed)?;
+        let program = programs.into_values().next().expect("the topology has one sub-topology");
+        let mut storages = vec![backend.open(directory, &OpenOptions::default())?];
+        let stores = NewTask::open_places(&program, &mut storages, |_| 0)?;
+        let now = Now { monotonic: Duration::ZERO, wall_ms: 0 };
+        let counts = [OUTPUT, CHANGELOG].map(|topic| (topic.into(), 1));
+        let config = WorkerConfig {
+            cache_bytes_max: options.cache_bytes,
+            unacknowledged_bytes_max: usize::MAX,
+            uncommitted_bytes_max: usize::MAX,
+            partition_counts: Arc::new(BTreeMap::from(counts)),
+            ..WorkerConfig::default()
+        };
+        let mut worker = Worker::new(config, now);
+        worker.handle(ToWorker::AddTask(Box::new(NewTask {
+            id: TASK,
+            application_id: APPLICATION.into(),
+            program,
+            inputs: vec![InputStart {
+                topic_partition: TopicPartition::new(INPUT, 0),
+                offset: 0,
+                partition_time: -1,
+            }],
+            storages,
+            stores,
+            read_cache_bytes: options.read_cache_bytes,
+            watch: Arc::new(TaskWatch::default()),
+        })));
+        let batches = batches(options.keys)?;
+        Ok(Self {
+            worker,
+            now,
+            batches,
+            next_batch: 0,
+            next_offset: 0,
+            options,
+            uncommitted: 0,
+            written: 0,
+        })
+    }
+
+    /// Processes so many batches of 500 records each, and answers how many records that were.
+    pub fn run(&mut self, batches: usize) -> u64 {
+        for _ in 0..batches {
+            self.feed();
+            self.work();
+        }
+        batches as u64 * u64::from(BATCH_RECORDS)
+    }
+
+    /// Commits what is not committed yet.
+    pub fn commit(&mut self) {
+        self.worker.handle(ToWorker::CommitNow);
+        self.work();
+        self.uncommitted = 0;
+    }
+
+    /// Records written so far, to output and changelog together.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// What a fetcher does: a batch off the wire, checked, handed over.
+    fn feed(&mut self) {
+        let mut bytes = self.batches[self.next_batch].clone();
+        self.next_batch = (self.next_batch + 1) % self.batches.len();
+        let offset = self.next_offset;
+        self.next_offset += i64::from(BATCH_RECORDS);
+        set_base_offset(&mut bytes, offset, 0).expect("a batch has a header");
+        let batch = Batch::new(bytes.into()).expect("a batch of our own");
+        let records = batch.decompress(BATCH_BYTES_MAX).expect("a batch of our own");
+        self.worker.handle(ToWorker::Fetched(FetchedInput {
+            task: TASK,
+            topic_partition: TopicPartition::new(INPUT, 0),
+            batches: vec![records],
+            bytes: 0,
+            offset,
+            next_offset: self.next_offset,
+            end_offset: self.next_offset,
+        }));
+        self.uncommitted += u64::from(BATCH_RECORDS);
+        if self.uncommitted >= self.options.commit_records {
+            self.uncommitted = 0;
+            self.worker.handle(ToWorker::CommitNow);
+        }
+    }
+
+    /// Steps until there is nothing to do, in the place of sender and committer.
+    fn work(&mut self) {
+        loop {
+            let step = self.worker.step(self.now);
+            let messages: Vec<FromWorker> = self.worker.take_messages().collect();
+            for message in messages {
+                match message {
+                    FromWorker::Produce(mut produced) => {
+                        self.written += u64::from(produced.batch.count());
+                        std::hint::black_box(produced.batch.stamp_none());
+                    }
+                    FromWorker::Commit(commit) => {
+                        let tasks = commit.tasks.into_iter().map(|sealed| CommittedTask {
+                            task: sealed.task,
+                            storages: sealed
+                                .storages
+                                .into_iter()
+                                .map(|mut sealed| {
+                                    let batch = sealed.batch.sort();
+                                    let applied = sealed.storage.apply(batch, &sealed.meta);
+                                    applied.expect("the store takes the writes");
+                                    sealed.storage
+                                })
+                                .collect(),
+                        });
+                        let tasks = tasks.collect();
+                        self.worker.handle(ToWorker::Committed(tasks));
+                    }
+                    FromWorker::Consumed { .. } => {}
+                    FromWorker::TaskClosed(_) | FromWorker::TaskFailed { .. } => {
+                        unreachable!("the task goes on for ever")
+                    }
+                }
+            }
+            if step != Step::Again {
+                return;
+            }
+        }
+    }
+}
+
+fn topology(caching: bool) -> Result<Topology, DslError> {
+    let builder = StreamsBuilder::new();
+    let counts = Materialized::named("counts");
+    let counts =
+        if caching { counts.with_caching_enabled() } else { counts.with_caching_disabled() };
+    builder
+        .stream(INPUT, Consumed::with(Utf8Text, RawBytes))
+        .group_by_key(Grouped::with(Utf8Text, RawBytes))
+        .count(counts)
+        .to_stream()
+        .to(OUTPUT, Produced::with(Utf8Text, Long));
+    builder.build()
+}
+
+/// 200 encoded batches, with keys `k00000000` and values of 100 bytes.
+fn batches(keys: u64) -> anyhow::Result<Vec<Vec<u8>>> {
+    let value = [b'v'; VALUE_BYTES];
+    let mut builder = BatchBuilder::new(Compression::None);
+    let mut random = 1_u64;
+    let mut batches = Vec::new();
+    for _ in 0..200 {
+        for timestamp in 0..i64::from(BATCH_RECORDS) {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let key = format!("k{:08}", random % keys);
+            let key = Some(key.as_bytes());
+            builder.append(RawRecord { timestamp, key, value: Some(&value), headers: &[] })?;
+        }
+        batches.push(builder.finish().stamp_none().to_vec());
+    }
+    Ok(batches)
+}

@@ -160,6 +160,8 @@ pub(super) struct Coordinator {
     restorer: mpsc::UnboundedSender<RestoreCommand<TaskId, StoreStep>>,
     grants: watch::Sender<Option<Grant>>,
     member: Member,
+    /// The group is not joined anew before this time.
+    join_not_before: Duration,
     plan: Plan,
     shutdown_requested: bool,
     ending: Ending,
@@ -218,6 +220,7 @@ impl Coordinator {
             restorer,
             grants: watch::Sender::new(None),
             member: Member::Left,
+            join_not_before: Duration::ZERO,
             plan: Plan::Missing,
             shutdown_requested: false,
             ending: Ending::No,

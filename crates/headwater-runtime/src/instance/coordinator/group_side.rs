@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use headwater_assignor::Sticky;
-use headwater_broker::{GroupEvent, GroupOptions, JoinedMember, MemberAssignment, MemberId};
+use headwater_broker::{
+    BrokerError, GroupEvent, GroupOptions, JoinedMember, MemberAssignment, MemberId,
+};
 use headwater_topology::TaskId;
 use tokio::sync::mpsc;
 
@@ -18,6 +20,9 @@ use crate::instance::state::InstanceState;
 
 /// The name of our protocol in the group: members of another are refused by the broker.
 const PROTOCOL: &str = "headwater";
+
+/// Time between two tries to join a group that has members of another protocol.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 
 impl Coordinator {
     /// Joins the group as a new member.
@@ -73,17 +78,27 @@ impl Coordinator {
                 tracing::warn!(%reason, "membership of the group is lost");
                 self.lose_membership(Member::Lost);
             }
-            GroupNews::Failed(source) => {
-                self.member = Member::Left;
-                self.grants.send_replace(None);
-                self.uncaught(None, InstanceError::Membership { source });
-            }
+            GroupNews::Failed(source) => self.membership_failed(source),
             GroupNews::Left => {
                 self.member = Member::Left;
                 if self.ending == Ending::Group {
                     self.finish();
                 }
             }
+        }
+    }
+
+    fn membership_failed(&mut self, source: BrokerError) {
+        self.lose_membership(Member::Left);
+        if let BrokerError::InconsistentProtocol { group, protocol } = &source {
+            tracing::warn!(
+                %group, protocol,
+                "the group has members of another protocol; this instance waits until they are stopped"
+            );
+            let now = self.shared.clock.monotonic();
+            self.join_not_before = now.saturating_add(REFUSAL_PAUSE);
+        } else {
+            self.uncaught(None, InstanceError::Membership { source });
         }
     }
 
@@ -178,9 +193,13 @@ impl Coordinator {
                 self.member = Member::Yes;
                 self.join();
             }
-            Member::Left if self.tasks.is_empty() => self.join_anew(),
+            Member::Left if self.tasks.is_empty() && self.may_join_anew() => self.join_anew(),
             Member::Lost | Member::Left | Member::Leaving => {}
         }
+    }
+
+    fn may_join_anew(&self) -> bool {
+        self.shared.clock.monotonic() >= self.join_not_before
     }
 
     /// Whether the instance may clean up: only while nothing moves (feature row P28).

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_broker::{BrokerError, GroupId, MemberId};
+use bytes::Bytes;
+use headwater_broker::{Broker, BrokerError, GroupEvent, GroupId, GroupOptions, MemberId};
 use headwater_embedded::{CallKind, Fault, FaultPlan, Target};
 use headwater_runtime::{Instance, InstanceState, StreamsConfig, UncaughtReaction};
 
@@ -83,6 +84,35 @@ async fn lost_membership_is_taken_up_again() {
     running(&instance).await;
     world.write("a").await;
     world.wait_for_counts(&[("a", 2), ("b", 1)]).await;
+    close(instance).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_of_another_protocol_are_waited_out() {
+    let world = World::new().await;
+    let mut other = world.broker.membership(GroupOptions {
+        group: GroupId::from(APPLICATION),
+        protocol: "range".to_owned(),
+        client_id: "consumer".to_owned(),
+        group_instance_id: None,
+        session_timeout: Duration::from_secs(3),
+        rebalance_timeout: Duration::from_secs(3),
+        heartbeat_interval: Duration::from_millis(100),
+    });
+    other.join(Bytes::new());
+    loop {
+        match other.next_event().await.unwrap() {
+            GroupEvent::PlanWanted { .. } => other.plan(Vec::new()),
+            GroupEvent::Assigned { .. } => break,
+            event => panic!("{event:?}"),
+        }
+    }
+    let instance = world.start().await;
+    let stays = tokio::time::timeout(Duration::from_secs(5), other.next_event()).await;
+    assert!(stays.is_err(), "the other member is not disturbed");
+    assert_eq!(instance.state(), InstanceState::Rebalancing);
+    other.leave().await.unwrap();
+    running(&instance).await;
     close(instance).await;
 }
 

@@ -22,6 +22,11 @@ impl<T: PartialEq + Copy> ArrayHeap<T> {
         &self.items
     }
 
+    /// What taking all items out and adding them again comes to.
+    pub(crate) fn rearrange<K: Ord>(&mut self, key: impl Fn(&T) -> K) {
+        self.items.sort_unstable_by_key(key);
+    }
+
     pub(crate) fn add(&mut self, item: T, less: impl Fn(&T, &T) -> bool) {
         self.items.push(item);
         self.sift_up(self.items.len() - 1, less);

@@ -4,6 +4,9 @@ mod balance;
 mod movement;
 mod warmups;
 
+#[cfg(test)]
+pub(crate) use movement::actives_follow_state;
+
 use crate::assignment::{Assignment, FollowUp, StandingPlan};
 use crate::assignor::TaskAssignor;
 use crate::error::AssignError;

@@ -4,6 +4,11 @@
 //! they are behind) into an [`Assignment`] (what each instance runs and follows, why, and what is
 //! being waited for). Everything here is a pure function: no I/O, no clock, no randomness, and no
 //! order that depends on hashing.
+//!
+//! The [`guide`] shows how to write, test and use an assignor of one's own.
+
+#[cfg(test)]
+extern crate self as headwater_assignor;
 
 mod assignment;
 mod assignor;
@@ -25,7 +30,12 @@ mod min_movement;
 mod moves;
 mod outcome;
 mod rack;
+#[cfg(test)]
+#[path = "../tests/it/scenario.rs"]
+mod scenario;
 mod settings;
+#[cfg(test)]
+mod stages;
 mod standby;
 mod state;
 mod sticky;
@@ -57,3 +67,6 @@ pub use threads::{ThreadRule, ThreadTasks, Threads, assign_threads};
 pub use traffic::{CrossRackReads, cross_rack_reads};
 pub use trajectory::{Event, Model, Phase, Played, Round, Step, Totals, Trajectory};
 pub use validate::{Checked, assign_checked, validate};
+
+#[doc = include_str!("../GUIDE.md")]
+pub mod guide {}

@@ -26,15 +26,9 @@ impl StandbyPlacer {
     /// Places `replicas` standbys of each task on top of the actives, as far as there are
     /// instances.
     pub(crate) fn place(&self, tasks: &[TaskIx], replicas: u32, placement: &mut Placement) {
+        let missing = self.place_apart(tasks, replicas, placement);
         let instances = 0..placement.instances();
         let mut by_load = ByLoad::new(instances.map(|instance| placement.load(instance)));
-        let wanted = tasks.iter().map(|task| (*task, replicas));
-        let missing: Vec<(TaskIx, u32)> = match self {
-            Self::LeastLoaded => wanted.collect(),
-            Self::TagAware(tags) => wanted
-                .map(|(task, replicas)| (task, tags.place(task, replicas, placement, &mut by_load)))
-                .collect(),
-        };
         for (task, missing) in missing {
             for _ in 0..missing {
                 if add_least_loaded(task, placement, &mut by_load, |_| true).is_none() {
@@ -42,6 +36,22 @@ impl StandbyPlacer {
                 }
             }
         }
+    }
+
+    /// Places standbys where no tag speaks against it. Returns how many each task still needs.
+    pub(crate) fn place_apart(
+        &self,
+        tasks: &[TaskIx],
+        replicas: u32,
+        placement: &mut Placement,
+    ) -> Vec<(TaskIx, u32)> {
+        let wanted = tasks.iter().map(|task| (*task, replicas));
+        let Self::TagAware(tags) = self else { return wanted.collect() };
+        let instances = 0..placement.instances();
+        let mut by_load = ByLoad::new(instances.map(|instance| placement.load(instance)));
+        wanted
+            .map(|(task, replicas)| (task, tags.place(task, replicas, placement, &mut by_load)))
+            .collect()
     }
 
     /// Whether standbys may go from one instance to another at all, whichever they are.
@@ -124,7 +134,7 @@ impl Tags {
 
     /// Places standbys of one task so that no two copies share a tag value, as long as a key has
     /// values left to tell copies apart. Returns how many could not be placed so.
-    pub(crate) fn place(
+    fn place(
         &self,
         task: TaskIx,
         replicas: u32,

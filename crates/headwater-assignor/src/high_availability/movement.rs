@@ -28,10 +28,21 @@ pub(super) fn follow_state(
     warmups: u32,
     placement: &mut Placement,
 ) -> usize {
-    let mut bend = Bend { lags, placement, budget: i64::from(warmups), warming_up: Vec::new() };
+    let mut bend = Bend::new(lags, warmups, placement);
     let actives = bend.actives(stateful);
     let standbys = bend.standbys();
     actives + standbys
+}
+
+/// The first half alone, which the original's tests look at.
+#[cfg(test)]
+pub(crate) fn actives_follow_state(
+    stateful: &[TaskIx],
+    lags: &Lags,
+    warmups: u32,
+    placement: &mut Placement,
+) -> usize {
+    Bend::new(lags, warmups, placement).actives(stateful)
 }
 
 struct Bend<'a> {
@@ -43,7 +54,11 @@ struct Bend<'a> {
     warming_up: Vec<(InstanceIx, TaskIx)>,
 }
 
-impl Bend<'_> {
+impl<'a> Bend<'a> {
+    fn new(lags: &'a Lags, warmups: u32, placement: &'a mut Placement) -> Self {
+        Self { lags, placement, budget: i64::from(warmups), warming_up: Vec::new() }
+    }
+
     /// The movements that the copies planned on instances need.
     fn needed(&self, planned: impl Iterator<Item = (InstanceIx, TaskIx)>) -> ArrayHeap<Movement> {
         let mut movements = ArrayHeap::of_sorted(Vec::new());
@@ -176,11 +191,15 @@ impl ByShiftingLoad {
         candidates: &[InstanceIx],
         will_do: impl Fn(InstanceIx) -> bool,
     ) -> Option<InstanceIx> {
+        let loads = &self.loads;
+        let key = |instance: &InstanceIx| (loads[*instance as usize], *instance);
+        if !candidates.iter().any(|instance| will_do(*instance)) {
+            self.heap.rearrange(key);
+            return None;
+        }
         let will_do = |instance| candidates.binary_search(&instance).is_ok() && will_do(instance);
         let mut passed_over = Vec::new();
         let found = loop {
-            let loads = &self.loads;
-            let key = |instance: &InstanceIx| (loads[*instance as usize], *instance);
             let Some(instance) = self.heap.poll(|a, b| key(a) < key(b)) else { break None };
             self.is_in[instance as usize] = false;
             if will_do(instance) {

@@ -1,6 +1,9 @@
 //! The trajectories of the corpora, which the original assignors have been through.
 
-use headwater_assignor::{Event, HighAvailability, Model, Played, Step, Sticky, Trajectory};
+use headwater_assignor::{
+    Event, HighAvailability, InstanceId, InstanceInfo, Model, Played, Step, Sticky, TaskId,
+    TaskInfo, Trajectory,
+};
 use serde_json::Value;
 
 use crate::expect::Plan;
@@ -180,4 +183,49 @@ fn high_availability_moves_as_much_as_the_original() {
         ];
         assert_eq!(have, want, "{name}");
     }
+}
+
+/// The convergence scenarios of the original's tests: stateless sub-topologies first, then stateful
+/// ones, of up to so many partitions each; instances of one thread.
+fn convergence(stateless: u32, stateful: u32, partitions: u32, instances: usize) -> Trajectory {
+    let mut trajectory = Trajectory::default();
+    let mut subtopology = 0;
+    for (mut left, with_state) in [(stateless, false), (stateful, true)] {
+        while left > 0 {
+            let size = left.min(partitions);
+            for partition in 0..size {
+                let mut task =
+                    if with_state { TaskInfo::stateful() } else { TaskInfo::stateless() };
+                task.end_offset = with_state.then_some(150_000);
+                trajectory.tasks.insert(TaskId::new(subtopology, partition), task);
+            }
+            (left, subtopology) = (left - size, subtopology + 1);
+        }
+    }
+    for number in 1..=instances {
+        let id = InstanceId::new(format!("p{number}"));
+        trajectory.instances.insert(id, InstanceInfo::new(1));
+    }
+    trajectory.settings.acceptable_recovery_lag = 100;
+    trajectory
+}
+
+#[test]
+fn high_availability_takes_as_many_rounds_as_measured_on_the_original() {
+    let check = |mut trajectory: Trajectory, event: Option<Event>, rounds: [usize; 2]| {
+        trajectory.steps.extend(event.map(|event| Step::new(vec![event])));
+        let played = trajectory.play(&HighAvailability::default()).unwrap();
+        assert!(played.totals().all_stable);
+        let after = played.phases.get(1).map_or(0, |phase| phase.rounds.len());
+        assert_eq!([played.phases[0].rounds.len(), after], rounds);
+    };
+    check(convergence(1, 1, 1, 1), None, [1, 0]);
+    let joins = Event::Join {
+        instance: "p2".into(),
+        info: InstanceInfo::new(1),
+        offsets: std::collections::BTreeMap::new(),
+        empty: false,
+    };
+    check(convergence(7, 11, 5, 1), Some(joins), [1, 4]);
+    check(convergence(11, 13, 5, 7), Some(Event::Leave { instance: "p1".into() }), [1, 7]);
 }

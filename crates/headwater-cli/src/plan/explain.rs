@@ -193,8 +193,9 @@ pub(crate) fn comparison(
         rates.seconds(g.most_records_on_one_instance).to_string()
     });
     let settles = if way.is_settled { "settles" } else { "has not settled" };
+    let rounds = if way.rounds == 1 { "round" } else { "rounds" };
     format!(
-        "{table}\nThe group {settles} after {} rounds: {} moves, {} records, {} bytes in all.\n",
+        "{table}\nThe group {settles} after {} {rounds}: {} moves, {} records, {} bytes in all.\n",
         way.rounds,
         way.moves,
         way.records,

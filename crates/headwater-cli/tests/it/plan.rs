@@ -372,7 +372,9 @@ fn check_what_if(changes: &[&str], want: Expect) {
 
 #[test]
 fn what_if_compares_plans() {
-    check_what_if(&["add=1"], expect![[r#"
+    check_what_if(
+        &["add=1"],
+        expect![[r#"
                                             BEFORE      AFTER      SETTLED
         actives per instance                4 to 4      0 to 4     3 to 3
         copies per instance                 8 to 8      6 to 7     6 to 6
@@ -384,8 +386,11 @@ fn what_if_compares_plans() {
         longest restore on one instance, s  80          60         0
 
         The group settles after 2 rounds: 3 moves, 6000000 records, 600000000 bytes in all.
-    "#]]);
-    check_what_if(&["remove=app-2"], expect![[r#"
+    "#]],
+    );
+    check_what_if(
+        &["remove=app-2"],
+        expect![[r#"
                                             BEFORE      AFTER      SETTLED
         actives per instance                4 to 4      6 to 6     6 to 6
         copies per instance                 8 to 8      12 to 12   12 to 12
@@ -396,9 +401,12 @@ fn what_if_compares_plans() {
         disk for restored state, bytes      2400000000  800000000  800000000
         longest restore on one instance, s  80          40         40
 
-        The group settles after 1 rounds: 0 moves, 8000000 records, 800000000 bytes in all.
-    "#]]);
-    check_what_if(&["assignor=high_availability", "add=1"], expect![[r#"
+        The group settles after 1 round: 0 moves, 8000000 records, 800000000 bytes in all.
+    "#]],
+    );
+    check_what_if(
+        &["assignor=high_availability", "add=1"],
+        expect![[r#"
                                             BEFORE      AFTER      SETTLED
         actives per instance                4 to 4      0 to 5     3 to 3
         copies per instance                 8 to 8      0 to 10    6 to 6
@@ -410,8 +418,11 @@ fn what_if_compares_plans() {
         longest restore on one instance, s  80          20         0
 
         The group settles after 7 rounds: 11 moves, 12000000 records, 1200000000 bytes in all.
-    "#]]);
-    check_what_if(&["standbys=2"], expect![[r#"
+    "#]],
+    );
+    check_what_if(
+        &["standbys=2"],
+        expect![[r#"
                                             BEFORE      AFTER       SETTLED
         actives per instance                4 to 4      4 to 4      4 to 4
         copies per instance                 8 to 8      12 to 12    12 to 12
@@ -422,8 +433,9 @@ fn what_if_compares_plans() {
         disk for restored state, bytes      2400000000  1200000000  1200000000
         longest restore on one instance, s  80          40          40
 
-        The group settles after 1 rounds: 0 moves, 12000000 records, 1200000000 bytes in all.
-    "#]]);
+        The group settles after 1 round: 0 moves, 12000000 records, 1200000000 bytes in all.
+    "#]],
+    );
 }
 
 #[test]

@@ -163,9 +163,8 @@ fn movement_table() -> String {
             assert!(ours.restored <= original.restored + 50_000, "{name}");
             assert!(ours.standing_still <= original.standing_still, "{name}");
         }
-        let cell = |number: &dyn Fn(Numbers) -> String| {
-            original.map_or_else(|| "–".to_owned(), number)
-        };
+        let cell =
+            |number: &dyn Fn(Numbers) -> String| original.map_or_else(|| "–".to_owned(), number);
         writeln!(
             table,
             "| {name} | {fewest} | {} | {} | {} | {} | {} | {} | {} | {} |",

@@ -293,7 +293,8 @@ fn loads_and_lags_are_those_of_the_original() {
     for scenario in comparisons {
         let load = |which: &str| {
             let number = |key: &str| scenario["given"][which][key].as_u64().unwrap();
-            Load::of(number("tasks") as usize, number("capacity").try_into().unwrap())
+            let tasks = number("tasks").try_into().unwrap();
+            Load::of(tasks, number("capacity").try_into().unwrap())
         };
         let more_room = load("first") < load("second");
         assert_eq!(scenario["expect"]["first_has_more_room"], more_room, "{}", scenario["name"]);

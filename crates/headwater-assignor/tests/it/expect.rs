@@ -68,10 +68,10 @@ impl<'a> Judge<'a> {
     pub(crate) fn meets(&self, key: &str, want: &Value) -> Option<bool> {
         let kinds = [("active", 0), ("standby", 1), ("assigned", 2)];
         for (kind, which) in kinds {
-            if let Some(rest) = key.strip_prefix(kind) {
-                if let Some(met) = self.meets_copies(which, rest, want) {
-                    return Some(met);
-                }
+            if let Some(rest) = key.strip_prefix(kind)
+                && let Some(met) = self.meets_copies(which, rest, want)
+            {
+                return Some(met);
             }
         }
         self.meets_group(key, want)

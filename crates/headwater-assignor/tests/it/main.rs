@@ -1,4 +1,10 @@
 //! The assignors as their users see them.
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    reason = "helpers of tests; counts are small"
+)]
 
 mod comparison;
 mod corpus;

@@ -98,7 +98,7 @@ fn compare(scenario: &Value, played: &Played) {
                 ("followup", u64::from(round.assignment.followup.is_wanted())),
             ];
             for (key, have) in numbers {
-                let want = want[key].as_u64().or(want[key].as_bool().map(u64::from));
+                let want = want[key].as_u64().or_else(|| want[key].as_bool().map(u64::from));
                 assert_eq!(Some(have), want, "{place} {key}");
             }
         }

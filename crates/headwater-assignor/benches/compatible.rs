@@ -1,7 +1,7 @@
 //! The cases in which the original assignors were timed, by the same names.
 //!
 //! Three histories: nobody has anything; everything is where it should be; the same with the first
-//! instance gone. An instance reports lags for what it has; for the rest the end offsets speak.
+//! instance gone (not with racks). An instance reports lags for what it has; for the rest the end offsets speak.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -155,7 +155,10 @@ fn compatible(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(case.name);
         group.sample_size(10).warm_up_time(Duration::from_millis(100));
         group.measurement_time(Duration::from_secs(1));
-        for (history, state) in histories {
+        // With racks the original was not timed after a loss: one cycle after the other, that takes
+        // it minutes, and ours, which must cancel the same cycles, too long for a bench.
+        let timed = if case.racks > 0 { 2 } else { 3 };
+        for (history, state) in histories.into_iter().take(timed) {
             group.bench_function(history, |bencher| {
                 bencher.iter(|| assignor.assign(black_box(&state)).expect("a plan"));
             });

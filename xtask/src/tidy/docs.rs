@@ -68,7 +68,9 @@ pub(super) fn check_links(root: &Path, text: &Text, problems: &mut Vec<String>) 
     for (number, line) in text.content.lines().enumerate() {
         for target in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = target.split('#').next().unwrap_or_default();
-            if file.is_empty() || file.contains("://") || file.contains(char::is_whitespace) {
+            // Paths of Rust items are rustdoc's to check.
+            let is_item = file.contains("::");
+            if file.is_empty() || is_item || file.contains("://") || file.contains(' ') {
                 continue;
             }
             if !folder.join(file).exists() {

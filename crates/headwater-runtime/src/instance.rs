@@ -329,13 +329,15 @@ impl InstanceBuilder {
         };
         let new_process_id = self.process_id.unwrap_or_else(Uuid::new_v4);
         let (state_dir, with_state) = self.open_state_dir(&*blocking, new_process_id).await?;
-        let (topology, checked) = check_topics(&*broker, &topology, &self.config).await?;
+        let handlers = self.handlers.clone().unwrap_or_else(|| handlers(&self.config));
+        let (topology, checked) =
+            check_topics(&*broker, &topology, &self.config, handlers.topics()).await?;
         let programs = self.application.programs(&topology).map_err(wrong)?;
         let CheckedTopics { plan, topics } = checked;
         let partition_counts: BTreeMap<TopicName, i32> =
             topics.iter().map(|(name, topic)| (name.clone(), topic.partitions)).collect();
         let shared = Shared {
-            handlers: self.handlers.clone().unwrap_or_else(|| handlers(&self.config)),
+            handlers,
             group: GroupId::from(application_id.as_str()),
             process_id: state_dir.as_ref().map_or(new_process_id, StateDirectory::process_id),
             broker,

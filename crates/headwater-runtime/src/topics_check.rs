@@ -70,10 +70,11 @@ pub(crate) async fn check_topics(
     broker: &dyn Broker,
     topology: &Topology,
     config: &StreamsConfig,
+    dead_letters: Vec<TopicName>,
 ) -> Result<(Topology, CheckedTopics), TopicsError> {
     let topology = match_patterns(broker, topology).await?;
     let internal = topology.internal_topics();
-    let outputs = output_topics(&topology, config);
+    let outputs = output_topics(&topology, config, dead_letters);
     let mut names: BTreeSet<TopicName> = outputs.clone();
     names.extend(source_topics(&topology));
     names.extend(internal.iter().map(|topic| TopicName::from(topic.name.as_str())));
@@ -128,7 +129,11 @@ fn source_topics(topology: &Topology) -> impl Iterator<Item = TopicName> {
 }
 
 /// The topics with fixed names that records are written to.
-fn output_topics(topology: &Topology, config: &StreamsConfig) -> BTreeSet<TopicName> {
+fn output_topics(
+    topology: &Topology,
+    config: &StreamsConfig,
+    dead_letters: Vec<TopicName>,
+) -> BTreeSet<TopicName> {
     topology
         .subtopologies()
         .iter()
@@ -136,6 +141,7 @@ fn output_topics(topology: &Topology, config: &StreamsConfig) -> BTreeSet<TopicN
         .map(String::as_str)
         .chain(config.errors_dead_letter_queue_topic_name.as_deref())
         .map(TopicName::from)
+        .chain(dead_letters)
         .collect()
 }
 

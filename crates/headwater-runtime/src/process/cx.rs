@@ -452,6 +452,8 @@ impl Cx<'_> {
         if let Some(processor) = self.task.processors[slot.index()].take() {
             return Ok(processor);
         }
+        // One that was lost to a panic has left its schedules behind.
+        self.task.punctuations.cancel_all(slot);
         let mut processor = self.task.program.processors[slot.index()].supplier.get();
         processor.init(self, slot)?;
         Ok(processor)

@@ -77,6 +77,12 @@ pub struct Handlers {
 }
 
 impl Handlers {
+    /// The dead-letter topics they may name.
+    pub(crate) fn topics(&self) -> Vec<TopicName> {
+        let all = [&self.deserialization, &self.processing, &self.production];
+        all.iter().flat_map(|handler| handler.topics()).collect()
+    }
+
     /// The handler for a kind of failure.
     pub fn of(&self, kind: FailureKind) -> &dyn ExceptionHandler {
         match kind {

@@ -67,6 +67,10 @@ impl Queue {
         self.heap.retain(|Reverse(schedule)| schedule.token != token);
         self.heap.len() != before
     }
+
+    fn cancel_all(&mut self, processor: ProcessorSlot) {
+        self.heap.retain(|Reverse(schedule)| schedule.processor != processor);
+    }
 }
 
 /// All schedules of a task.
@@ -101,6 +105,12 @@ impl Punctuations {
     /// Ends a schedule; says whether it was there.
     pub fn cancel(&mut self, token: PunctuationToken) -> bool {
         self.stream_time.cancel(token) || self.wall_clock.cancel(token)
+    }
+
+    /// Ends all schedules of a processor that is about to be made anew.
+    pub(crate) fn cancel_all(&mut self, processor: ProcessorSlot) {
+        self.stream_time.cancel_all(processor);
+        self.wall_clock.cancel_all(processor);
     }
 
     /// When the next stream-time punctuation is due; the far future when there is none.
@@ -176,6 +186,20 @@ mod tests {
         let order: Vec<_> =
             std::iter::from_fn(|| punctuations.take_due(kind, 0)).map(|due| due.token).collect();
         assert_eq!(order, [first, second]);
+    }
+
+    #[test]
+    fn a_processor_made_anew_begins_without_schedules() {
+        let mut punctuations = Punctuations::default();
+        for kind in [PunctuationType::StreamTime, PunctuationType::WallClockTime] {
+            punctuations.schedule(ProcessorSlot(1), kind, 10, 0);
+            punctuations.schedule(ProcessorSlot(2), kind, 20, 0);
+        }
+        punctuations.cancel_all(ProcessorSlot(1));
+        assert_eq!(punctuations.next_wall_ms(), 20);
+        let left = punctuations.take_due(PunctuationType::StreamTime, 0).map(|due| due.processor);
+        assert_eq!(left, Some(ProcessorSlot(2)));
+        assert!(punctuations.take_due(PunctuationType::StreamTime, 0).is_none());
     }
 
     #[test]

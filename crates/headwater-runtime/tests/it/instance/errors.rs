@@ -6,8 +6,8 @@ use std::time::Duration;
 use headwater_broker::{BrokerError, Topics};
 use headwater_embedded::{CallKind, Fault, FaultPlan};
 use headwater_runtime::{
-    Application, BadRecord, Execution, Instance, InstanceState, OffsetReset, Program, StartError,
-    UncaughtReaction, UserError,
+    Application, BadRecord, Execution, Handlers, Instance, InstanceState, OffsetReset, Program,
+    StartError, UncaughtReaction, UserError, dead_letter,
 };
 use headwater_topology::{SourceOptions, Topics as Reads, Topology, TopologyBuilder};
 
@@ -213,6 +213,27 @@ async fn a_bad_record_can_be_skipped_or_kept_aside() {
     close(instance).await;
     let dead: Vec<String> = world.read("dead").await.into_iter().map(|(word, _)| word).collect();
     assert_eq!(dead, ["poison"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_of_ones_own_brings_its_dead_letter_topic_along() {
+    let fails = || on_word(|_| Err("cannot count this".into()));
+    let handlers =
+        || Handlers { processing: Arc::new(dead_letter("own-dead")), ..Handlers::default() };
+    let world = World::new().await;
+    let refused = world.builder(fails()).exception_handlers(handlers()).start().await;
+    let text = format!("{:?}", refused.expect_err("the topic does not exist"));
+    assert!(text.contains("own-dead"), "{text}");
+
+    world.create("own-dead", 1, &[]).await;
+    let instance = world.builder(fails()).exception_handlers(handlers()).start().await.unwrap();
+    running(&instance).await;
+    world.write("poison").await;
+    while world.read("own-dead").await.is_empty() {
+        assert!(instance.error().is_none(), "{:?}", instance.error());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    close(instance).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,14 +67,14 @@ impl TaskStorage for TinyStorage {
         self.names.retain(|_, named| *named != space);
         match self.reader.spaces.write().unwrap().remove(&space) {
             Some(_) => Ok(()),
-            None => Err(StoreError::UnknownSpace { space: space.get() }),
+            None => Err(StoreError::UnknownSpace { space }),
         }
     }
 
     fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
         let mut spaces = self.reader.spaces.write().unwrap();
         for write in batch.iter() {
-            let unknown = StoreError::UnknownSpace { space: write.space.get() };
+            let unknown = StoreError::UnknownSpace { space: write.space };
             let entries = spaces.get_mut(&write.space).ok_or(unknown)?;
             put(entries, write.key, write.value);
         }

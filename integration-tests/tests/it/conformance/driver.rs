@@ -140,14 +140,14 @@ impl Driver {
         }
     }
 
-    /// One record, which ends before `next_offset`.
+    /// At most one record, which ends before `next_offset`.
     fn fetch(&mut self, topic: &str, batches: Vec<BatchRecords>, next_offset: i64) {
         self.worker.handle(ToWorker::Fetched(FetchedInput {
             task: self.readers[topic],
             topic_partition: TopicPartition::new(topic, 0),
+            offset: next_offset - i64::try_from(batches.len()).expect("at most one"),
             batches,
             bytes: 0,
-            offset: next_offset - 1,
             next_offset,
             end_offset: next_offset,
         }));

@@ -87,7 +87,7 @@ impl Job {
                 break;
             }
         }
-        instance.close(Duration::from_secs(60)).await?;
+        instance.close(Duration::from_mins(1)).await?;
         tell("closed");
         Ok(())
     }
@@ -97,7 +97,7 @@ impl Job {
         builder
             .stream(LINES, Consumed::with(Utf8, Utf8))
             .flat_map_values(|line, out| {
-                Self::words(line).for_each(|word| out.emit(word.to_owned()))
+                Self::words(line).for_each(|word| out.emit(word.to_owned()));
             })
             .group_by(|_, word| word.clone(), Grouped::with(Utf8, Utf8))
             .count(Materialized::named("counts"))

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use headwater::broker::TopicPartition;
 use headwater::prelude::*;
 use headwater::records::{Batch, BatchBuilder, Compression, Record as RawRecord, set_base_offset};
@@ -74,7 +75,7 @@ impl OneTask {
         let topology = topology(options.cache_bytes > 0)?;
         let graph = topology.topology(APPLICATION).map_err(anyhow::Error::from_boxed)?;
         let programs = topology.programs(&graph).map_err(anyhow::Error::from_boxed)?;
-        let program = programs.into_values().next().expect("the topology has one sub-topology");
+        let program = programs.into_values().next().context("the topology has no sub-topology")?;
         let mut storages = vec![backend.open(directory, &OpenOptions::default())?];
         let stores = NewTask::open_places(&program, &mut storages, |_| 0)?;
         let now = Now { monotonic: Duration::ZERO, wall_ms: 0 };

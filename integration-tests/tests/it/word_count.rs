@@ -15,7 +15,7 @@ fn options(data_dir: &Path, kills: usize, cache_bytes: u64) -> TrialOptions {
             cache_bytes,
         },
         kills,
-        longest_life: Duration::from_millis(1_000),
+        longest_life: Duration::from_secs(1),
         seed: 20_261_129,
     }
 }

@@ -64,7 +64,7 @@ fn check_places(text: &Text, problems: &mut Vec<String>) {
         return;
     }
     for (number, line) in text.content.lines().enumerate() {
-        for home in ["/root/", "/home/", "/Users/"] {
+        for home in ["/home/", "/Users/"] {
             let Some(at) = line.find(home) else { continue };
             let before = line.get(..at).and_then(|before| before.chars().last());
             if before.is_none_or(|c| !c.is_ascii_alphanumeric() && !"._-/".contains(c)) {

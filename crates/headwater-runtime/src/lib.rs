@@ -30,8 +30,8 @@ pub use process::{
 };
 pub use state_dir::{StateDirError, StateDirectory};
 pub use task::{
-    Behind, Choice, IllegalTransition, InputFacts, InputStart, MaxTaskIdle, NewTask,
-    OffsetMetadata, StorePlace, TaskEvent, TaskState, TaskWatch, UnreadableMetadata, choose,
+    Behind, Choice, InputFacts, InputStart, MaxTaskIdle, NewTask, OffsetMetadata, StorePlace,
+    TaskState, TaskWatch, UnreadableMetadata, choose,
 };
 pub use topics_check::TopicsError;
 pub use worker::{

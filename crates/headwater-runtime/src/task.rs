@@ -3,20 +3,20 @@
 mod choice;
 mod core;
 mod input;
-mod lifecycle;
 mod new_task;
 mod offset_metadata;
 mod run;
 mod seal;
+mod state;
 mod watch;
 
 use std::time::Duration;
 
 pub use choice::{Behind, Choice, InputFacts, MaxTaskIdle, choose};
 pub use input::InputStart;
-pub use lifecycle::{IllegalTransition, TaskEvent, TaskState};
 pub use new_task::{NewTask, StorePlace};
 pub use offset_metadata::{OffsetMetadata, UnreadableMetadata};
+pub use state::TaskState;
 pub use watch::TaskWatch;
 
 pub(crate) use core::TaskCore;

@@ -174,6 +174,7 @@ macro_rules! contract_suite {
                 logs::a_fetch_begins_with_the_batch_that_holds_the_offset
                 logs::an_error_of_one_partition_is_its_own
                 logs::offsets_are_found_by_time
+                logs::the_epoch_that_leads_ends_with_the_log
                 logs::deleted_records_are_gone
                 writing::batches_keep_their_order
                 writing::writers_do_not_mix_up_each_other

@@ -29,7 +29,8 @@ pub use group::{
 };
 pub use names::{GroupId, TopicId, TopicName, TopicPartition};
 pub use offsets::{
-    CommittedOffset, Isolation, ListedOffset, OffsetCommit, OffsetQuery, OffsetSpec, Offsets,
+    CommittedOffset, EpochEnd, EpochQuery, Isolation, ListedOffset, OffsetCommit, OffsetQuery,
+    OffsetSpec, Offsets,
 };
 pub use reader::{
     AbortedTransaction, FetchPartition, FetchRequest, FetchedData, FetchedPartition, LogReader,

@@ -40,8 +40,29 @@ pub struct OffsetQuery {
 pub struct ListedOffset {
     /// The offset.
     pub offset: i64,
-    /// The leader epoch of the record there, where it is known.
+    /// The leader epoch there, where it is known: of the record, or for the end of the log the epoch
+    /// of its leader now.
     pub leader_epoch: Option<i32>,
+}
+
+/// A question about a leader epoch of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EpochQuery {
+    /// The partition.
+    pub topic_partition: TopicPartition,
+    /// The leader epoch.
+    pub leader_epoch: i32,
+}
+
+/// Where the records of a leader epoch end (KIP-320).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochEnd {
+    /// The newest epoch of the log that is not newer than the one asked for.
+    pub leader_epoch: i32,
+    /// The offset after its last record: where the next epoch begins, or the end of the log. A
+    /// reader that has seen the epoch asked for beyond this offset has seen records that the log
+    /// has lost.
+    pub end_offset: i64,
 }
 
 /// An offset to be committed for one partition: the next one to process.
@@ -77,6 +98,16 @@ pub trait Offsets: Send + Sync {
         queries: &[OffsetQuery],
         isolation: Isolation,
     ) -> Result<Vec<Option<ListedOffset>>, BrokerError>;
+
+    /// Looks up where leader epochs end; the answers are in the order of the questions. `None`: the
+    /// log has had no such epoch yet, so that the asker has seen what this log never held.
+    ///
+    /// # Errors
+    /// The first partition that cannot be answered fails the call.
+    async fn epoch_ends(
+        &self,
+        queries: &[EpochQuery],
+    ) -> Result<Vec<Option<EpochEnd>>, BrokerError>;
 
     /// What the group has committed, in the order of the partitions; `None` where nothing is.
     ///

@@ -85,6 +85,26 @@ impl Embedded {
         self.shared.faults.set(plan);
     }
 
+    /// A new leader takes a partition over, with a new leader epoch, which is given. It has nothing of
+    /// the batch that holds `lost_from` and of what follows: an unclean election. With an offset at
+    /// or behind the end of the log nothing is lost.
+    ///
+    /// # Errors
+    /// When there is no such partition, and [`BrokerError::Storage`].
+    pub fn change_leader(&self, at: &TopicPartition, lost_from: i64) -> Result<i32, BrokerError> {
+        let now_ms = self.shared.options.clock.wall_ms();
+        self.shared.partition(at)?.with_log(|log| {
+            let (epoch, removed) = log.change_leader(lost_from, now_ms)?;
+            directory::delete_segments(&removed);
+            let start_offset = log.bounds().end;
+            self.shared.catalog.change(&self.shared.faults, |_| {
+                let topic = at.topic.as_str().to_owned();
+                let partition = at.partition;
+                Ok((Entry::LeaderEpoch { topic, partition, epoch, start_offset }, epoch))
+            })
+        })
+    }
+
     /// Deletes what is over `retention.ms` and `retention.bytes` and compacts what is to be
     /// compacted, as of `now_ms`, milliseconds since 1970. The broker does so by itself every
     /// [`maintenance_interval`](EmbeddedOptions::maintenance_interval).

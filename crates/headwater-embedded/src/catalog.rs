@@ -9,6 +9,8 @@ use headwater_broker::{
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::epochs::LeaderEpochs;
+
 /// A change of the catalog.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
@@ -36,6 +38,13 @@ pub(crate) enum Entry {
         topic: String,
         partition: i32,
         offset: i64,
+    },
+    /// A leader epoch after the first begins.
+    LeaderEpoch {
+        topic: String,
+        partition: i32,
+        epoch: i32,
+        start_offset: i64,
     },
     OffsetsCommitted {
         group: String,
@@ -84,6 +93,8 @@ pub(crate) struct Catalog {
     topics_created: u64,
     offsets: BTreeMap<GroupId, BTreeMap<TopicPartition, CommittedOffset>>,
     log_starts: BTreeMap<TopicPartition, i64>,
+    /// Of partitions whose leader has changed.
+    leader_epochs: BTreeMap<TopicPartition, LeaderEpochs>,
     pub(crate) next_producer_id: i64,
 }
 
@@ -105,6 +116,10 @@ impl Catalog {
             Entry::TopicsCreated { count } => self.topics_created = count,
             Entry::LogStart { topic, partition, offset } => {
                 self.log_starts.insert(TopicPartition::new(topic, partition), offset);
+            }
+            Entry::LeaderEpoch { topic, partition, epoch, start_offset } => {
+                let at = TopicPartition::new(topic, partition);
+                self.leader_epochs.entry(at).or_default().begin(epoch, start_offset);
             }
             Entry::OffsetsCommitted { group, offsets } => {
                 let committed = self.offsets.entry(group.into()).or_default();
@@ -132,6 +147,12 @@ impl Catalog {
             partition: at.partition,
             offset: *offset,
         }));
+        for (at, epochs) in &self.leader_epochs {
+            entries.extend(epochs.after_the_first().map(|(epoch, start_offset)| {
+                let topic = at.topic.as_str().to_owned();
+                Entry::LeaderEpoch { topic, partition: at.partition, epoch, start_offset }
+            }));
+        }
         entries.extend(self.offsets.iter().map(|(group, committed)| Entry::OffsetsCommitted {
             group: group.as_str().to_owned(),
             offsets: committed.iter().map(|(at, offset)| offset_entry(at, offset)).collect(),
@@ -158,10 +179,15 @@ impl Catalog {
         self.log_starts.get(at).copied().unwrap_or(0)
     }
 
+    pub(crate) fn leader_epochs(&self, at: &TopicPartition) -> LeaderEpochs {
+        self.leader_epochs.get(at).cloned().unwrap_or_default()
+    }
+
     /// Drops a topic and, as Kafka does, what groups have committed for it.
     fn forget(&mut self, topic: &TopicName) {
         self.topics.remove(topic);
         self.log_starts.retain(|at, _| at.topic != *topic);
+        self.leader_epochs.retain(|at, _| at.topic != *topic);
         for committed in self.offsets.values_mut() {
             committed.retain(|at, _| at.topic != *topic);
         }
@@ -209,6 +235,7 @@ mod tests {
             committed("a", 3),
             committed("b", 4),
             Entry::LogStart { topic: "a".to_owned(), partition: 1, offset: 2 },
+            Entry::LeaderEpoch { topic: "a".to_owned(), partition: 1, epoch: 3, start_offset: 5 },
             Entry::ProducerIds { next: 1000 },
         ] {
             catalog.apply(entry);
@@ -232,6 +259,7 @@ mod tests {
         let at = TopicPartition::new("a", 1);
         assert_eq!(catalog.committed(&"app".into(), &at), None);
         assert_eq!(catalog.log_start(&at), 0);
+        assert_eq!(catalog.leader_epochs(&at), LeaderEpochs::default());
         assert!(catalog.committed(&"app".into(), &TopicPartition::new("b", 1)).is_some());
         assert_eq!(catalog.next_topic_id(), next);
         assert_ne!(catalog.topics[&TopicName::from("b")].id, next);

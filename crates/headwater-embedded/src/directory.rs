@@ -159,9 +159,10 @@ pub(crate) fn load_topics(
         let mut partitions = Vec::new();
         for number in 0..entry.partitions {
             let at = TopicPartition::new(name.clone(), number);
-            let start = catalog.read(|catalog| catalog.log_start(&at));
+            let (start, epochs) =
+                catalog.read(|catalog| (catalog.log_start(&at), catalog.leader_epochs(&at)));
             let place = path.join(number.to_string());
-            let recovered = recovery::recover(&place, start, now_ms)?;
+            let recovered = recovery::recover(&place, start, epochs, now_ms)?;
             let place = Place::Directory(place.into());
             let log = Log::new(at, Arc::clone(&config), place, recovered);
             partitions.push(Arc::new(Partition::new(log)));

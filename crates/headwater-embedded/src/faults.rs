@@ -33,6 +33,8 @@ pub enum CallKind {
     DeleteRecords,
     /// Looking offsets up; the targets are the partitions.
     ListOffsets,
+    /// Looking up where leader epochs end; the targets are the partitions.
+    OffsetForLeaderEpoch,
     /// Reading committed offsets; the target is the group.
     CommittedOffsets,
     /// Committing offsets; the target is the group.
@@ -61,6 +63,7 @@ impl CallKind {
             Self::DeleteTopic => "delete-topic",
             Self::DeleteRecords => "delete-records",
             Self::ListOffsets => "list-offsets",
+            Self::OffsetForLeaderEpoch => "offset-for-leader-epoch",
             Self::CommittedOffsets => "committed-offsets",
             Self::CommitOffsets => "commit-offsets",
             Self::JoinGroup => "join-group",

@@ -76,6 +76,7 @@ mod broker;
 mod catalog;
 mod config;
 mod directory;
+mod epochs;
 mod error;
 mod faults;
 mod frame;

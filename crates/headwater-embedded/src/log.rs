@@ -6,18 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use headwater_broker::{Appended, BrokerError, TopicPartition};
+use headwater_broker::{Appended, BrokerError, EpochEnd, TopicPartition};
 use headwater_records::{Batch, BatchRecords, set_base_offset, set_max_timestamp_log_append};
 
 use crate::config::LogConfig;
+use crate::epochs::LeaderEpochs;
 use crate::error::storage_error;
 use crate::frame::Frame;
 use crate::producers::{Producers, Verdict};
 use crate::segment::{Cleaning, Found, Segment, file_name};
 use crate::storage::{FileBytes, MemoryBytes, SegmentBytes, Stretch, WriteOptions};
 
-/// There is one broker, which leads for ever.
-const LEADER_EPOCH: i32 = 0;
 /// Records of one batch may take so much memory when they are decompressed by the broker.
 pub(crate) const DECOMPRESSED_MAX: usize = 1024 * 1024 * 1024;
 
@@ -39,6 +38,7 @@ pub(crate) struct Log {
     start: i64,
     end: i64,
     producers: Producers,
+    epochs: LeaderEpochs,
 }
 
 /// What there is to read at an offset.
@@ -64,8 +64,8 @@ impl Log {
         place: Place,
         recovered: Recovered,
     ) -> Self {
-        let Recovered { segments, start, end, producers } = recovered;
-        Self { topic_partition, config, place, segments, start, end, producers }
+        let Recovered { segments, start, end, producers, epochs } = recovered;
+        Self { topic_partition, config, place, segments, start, end, producers, epochs }
     }
 
     pub(crate) fn topic_partition(&self) -> &TopicPartition {
@@ -82,6 +82,15 @@ impl Log {
 
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds { start: self.start, end: self.end }
+    }
+
+    pub(crate) fn epochs(&self) -> &LeaderEpochs {
+        &self.epochs
+    }
+
+    /// Where a leader epoch ends; `None` for one that has not been yet.
+    pub(crate) fn epoch_end(&self, leader_epoch: i32) -> Option<EpochEnd> {
+        self.epochs.end_of(leader_epoch, self.end)
     }
 
     pub(crate) fn segments(&self) -> &VecDeque<Segment> {
@@ -119,7 +128,7 @@ impl Log {
             return Ok(Appended { base_offset, log_start_offset: self.start });
         }
         let mut bytes = BytesMut::from(batch.bytes().as_ref());
-        set_base_offset(&mut bytes, self.end, LEADER_EPOCH).map_err(corrupt)?;
+        set_base_offset(&mut bytes, self.end, self.epochs.newest()).map_err(corrupt)?;
         if self.config.log_append_time {
             set_max_timestamp_log_append(&mut bytes, now_ms).map_err(corrupt)?;
         }
@@ -231,6 +240,54 @@ impl Log {
         Ok(removed)
     }
 
+    /// A new leader begins that has nothing of the batch with `lost_from` and of what follows it.
+    /// Gives its epoch, and the segments that are not needed any more.
+    pub(crate) fn change_leader(
+        &mut self,
+        lost_from: i64,
+        now_ms: i64,
+    ) -> Result<(i32, Vec<Segment>), BrokerError> {
+        let mut removed = Vec::new();
+        if lost_from < self.end {
+            let place = self.topic_partition.to_string();
+            removed = self
+                .truncate(lost_from.max(self.start), now_ms)
+                .map_err(|error| storage_error("truncate", &place, &error))?;
+        }
+        let epoch = self.epochs.newest() + 1;
+        self.epochs.begin(epoch, self.end);
+        Ok((epoch, removed))
+    }
+
+    fn truncate(&mut self, lost_from: i64, now_ms: i64) -> io::Result<Vec<Segment>> {
+        let first = self.segment_with(lost_from);
+        let found = self.segments[first].find_offset(lost_from)?;
+        let mut removed: Vec<Segment> = self.segments.drain(first + 1..).collect();
+        let segment = self.active();
+        match found {
+            Some(Found { position, frame }) => {
+                segment.truncate(position)?;
+                self.end = frame.base_offset;
+            }
+            // Nothing of it is lost: what is lost lay in the segments behind it.
+            None => self.end = removed.first().map_or(self.end, |next| next.base_offset),
+        }
+        let end = self.end;
+        if self.active().cleaning != Cleaning::Dirty {
+            if self.active().is_empty() {
+                removed.extend(self.segments.pop_back());
+            }
+            let mut next = Segment::new(end, self.place.new_segment(end), now_ms);
+            next.bytes.create()?;
+            self.segments.push_back(next);
+        }
+        self.producers = Producers::default();
+        for segment in &self.segments {
+            segment.for_each_frame(|frame| self.producers.appended(frame))?;
+        }
+        Ok(removed)
+    }
+
     /// Begins a new segment if the active one has anything in it.
     pub(crate) fn roll(&mut self, now_ms: i64) -> Result<(), BrokerError> {
         let end = self.end;
@@ -279,6 +336,7 @@ pub(crate) struct Recovered {
     pub(crate) start: i64,
     pub(crate) end: i64,
     pub(crate) producers: Producers,
+    pub(crate) epochs: LeaderEpochs,
 }
 
 impl Recovered {
@@ -289,6 +347,7 @@ impl Recovered {
             start: 0,
             end: 0,
             producers: Producers::default(),
+            epochs: LeaderEpochs::default(),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use headwater_broker::{
-    BrokerError, CommittedOffset, Grant, GroupId, Isolation, ListedOffset, OffsetCommit,
-    OffsetQuery, OffsetSpec, Offsets, TopicPartition,
+    BrokerError, CommittedOffset, EpochEnd, EpochQuery, Grant, GroupId, Isolation, ListedOffset,
+    OffsetCommit, OffsetQuery, OffsetSpec, Offsets, TopicPartition,
 };
 
 use crate::broker::{Embedded, Shared};
@@ -20,6 +20,21 @@ impl Offsets for Embedded {
         let targets = queries.iter().map(|query| &query.topic_partition);
         let asking = async { queries.iter().map(|query| self.shared.list_offset(query)).collect() };
         self.shared.faults.call(CallKind::ListOffsets, targets, asking).await
+    }
+
+    async fn epoch_ends(
+        &self,
+        queries: &[EpochQuery],
+    ) -> Result<Vec<Option<EpochEnd>>, BrokerError> {
+        let targets = queries.iter().map(|query| &query.topic_partition);
+        let asking = async {
+            let end = |query: &EpochQuery| {
+                let partition = self.shared.partition(&query.topic_partition)?;
+                partition.with_log(|log| Ok(log.epoch_end(query.leader_epoch)))
+            };
+            queries.iter().map(end).collect()
+        };
+        self.shared.faults.call(CallKind::OffsetForLeaderEpoch, targets, asking).await
     }
 
     async fn committed_offsets(
@@ -50,12 +65,15 @@ impl Offsets for Embedded {
 impl Shared {
     fn list_offset(&self, query: &OffsetQuery) -> Result<Option<ListedOffset>, BrokerError> {
         let partition = self.partition(&query.topic_partition)?;
-        let offset = partition.with_log(|log| match query.spec {
-            OffsetSpec::Earliest => Ok(Some(log.bounds().start)),
-            OffsetSpec::Latest => Ok(Some(log.bounds().end)),
-            OffsetSpec::AtTimestamp(timestamp) => log.offset_at(timestamp),
-        })?;
-        Ok(offset.map(|offset| ListedOffset { offset, leader_epoch: Some(0) }))
+        partition.with_log(|log| {
+            let offset = match query.spec {
+                OffsetSpec::Earliest => Some(log.bounds().start),
+                OffsetSpec::Latest => Some(log.bounds().end),
+                OffsetSpec::AtTimestamp(timestamp) => log.offset_at(timestamp)?,
+            };
+            let epoch = |offset| Some(log.epochs().at(offset));
+            Ok(offset.map(|offset| ListedOffset { offset, leader_epoch: epoch(offset) }))
+        })
     }
 
     fn commit_offsets(&self, grant: &Grant, offsets: &[OffsetCommit]) -> Result<(), BrokerError> {

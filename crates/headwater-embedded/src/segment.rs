@@ -129,6 +129,29 @@ impl Segment {
         }
     }
 
+    /// Cuts off what lies behind `position`, where a batch begins.
+    pub(crate) fn truncate(&mut self, position: u64) -> io::Result<()> {
+        self.bytes.truncate(position)?;
+        self.index.retain(|entry| entry.position < position);
+        if self.is_empty() {
+            self.max_timestamp = None;
+        }
+        Ok(())
+    }
+
+    /// Goes through the headers of all batches.
+    pub(crate) fn for_each_frame(&self, mut each: impl FnMut(&Frame)) -> io::Result<()> {
+        let Some(first) = self.index.first() else { return Ok(()) };
+        let frames = self.bytes.frames()?;
+        let mut position = first.position;
+        while position < self.bytes.length() {
+            let frame = frames.at(position)?;
+            each(&frame);
+            position += frame.size as u64;
+        }
+        Ok(())
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.length() == 0
     }

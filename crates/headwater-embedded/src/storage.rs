@@ -115,6 +115,18 @@ impl SegmentBytes {
         }
     }
 
+    /// Cuts off what lies behind `position`, where a batch begins.
+    pub(crate) fn truncate(&mut self, position: u64) -> io::Result<()> {
+        match self {
+            Self::Memory(memory) => memory.truncate(position),
+            Self::File(file) => {
+                file.open_to_write()?.set_len(position)?;
+                file.length = position;
+            }
+        }
+        Ok(())
+    }
+
     /// Nothing will be appended any more, so no file need be kept open.
     pub(crate) fn seal(&mut self) {
         if let Self::File(file) = self {
@@ -233,6 +245,15 @@ impl MemoryBytes {
         let end = |piece: &Piece| piece.position + piece.bytes.len() as u64;
         let count = self.pieces.partition_point(|piece| end(piece) <= position);
         self.pieces.drain(..count);
+    }
+
+    fn truncate(&mut self, position: u64) {
+        self.pieces.retain(|piece| piece.position < position);
+        if let Some(last) = self.pieces.last_mut() {
+            let left = usize::try_from(position - last.position).unwrap_or(usize::MAX);
+            last.bytes.truncate(left);
+        }
+        self.length = position;
     }
 
     /// The piece that `position` lies in.

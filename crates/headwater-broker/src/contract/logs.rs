@@ -8,7 +8,8 @@ use super::tools::{
     write, writer,
 };
 use crate::{
-    BrokerError, DeleteRecords, FetchRequest, Isolation, OffsetQuery, OffsetSpec, TopicPartition,
+    BrokerError, DeleteRecords, EpochEnd, EpochQuery, FetchRequest, Isolation, OffsetQuery,
+    OffsetSpec, TopicPartition,
 };
 
 /// What was written comes back, with true ends.
@@ -190,6 +191,26 @@ pub async fn offsets_are_found_by_time(subject: Subject) {
     let unknown = TopicPartition::new(at.topic.clone(), 7);
     let query = OffsetQuery { topic_partition: unknown, spec: OffsetSpec::Latest };
     let error = subject.broker().list_offsets(&[query], Isolation::ReadUncommitted).await;
+    assert!(matches!(error, Err(BrokerError::UnknownPartition { .. })), "{error:?}");
+}
+
+/// The epoch that leads ends where the log ends, and later ones are not known.
+pub async fn the_epoch_that_leads_ends_with_the_log(subject: Subject) {
+    let at = subject.partition().await;
+    write(&subject, &at, &[&["a", "b"], &["c"]]).await;
+    let latest = OffsetQuery { topic_partition: at.clone(), spec: OffsetSpec::Latest };
+    let found = subject.broker().list_offsets(&[latest], Isolation::ReadUncommitted).await;
+    let found = found.expect("offsets can be looked up")[0].expect("a log has an end");
+    let leader_epoch = found.leader_epoch.expect("the end has an epoch");
+    let ask = |topic_partition: &TopicPartition, leader_epoch| EpochQuery {
+        topic_partition: topic_partition.clone(),
+        leader_epoch,
+    };
+    let queries = [ask(&at, leader_epoch), ask(&at, leader_epoch + 1000)];
+    let ends = subject.broker().epoch_ends(&queries).await.expect("epochs can be looked up");
+    assert_eq!(ends, [Some(EpochEnd { leader_epoch, end_offset: 3 }), None]);
+    let unknown = TopicPartition::new(at.topic.clone(), 7);
+    let error = subject.broker().epoch_ends(&[ask(&unknown, 0)]).await;
     assert!(matches!(error, Err(BrokerError::UnknownPartition { .. })), "{error:?}");
 }
 

@@ -10,6 +10,7 @@ use bytes::BytesMut;
 use headwater_records::Batch;
 
 use crate::directory::delete_file;
+use crate::epochs::LeaderEpochs;
 use crate::error::OpenError;
 use crate::frame::{Frame, HEADER_SIZE};
 use crate::log::{Place, Recovered};
@@ -26,7 +27,12 @@ struct Found {
 }
 
 /// Opens the log in `directory`, whose records before `start` are deleted.
-pub(super) fn recover(directory: &Path, start: i64, now_ms: i64) -> Result<Recovered, OpenError> {
+pub(super) fn recover(
+    directory: &Path,
+    start: i64,
+    epochs: LeaderEpochs,
+    now_ms: i64,
+) -> Result<Recovered, OpenError> {
     let found = find_segments(directory)?;
     let last = found.len().saturating_sub(1);
     let mut segments: VecDeque<Segment> = VecDeque::new();
@@ -58,7 +64,7 @@ pub(super) fn recover(directory: &Path, start: i64, now_ms: i64) -> Result<Recov
             delete_file(path);
         }
     }
-    Ok(Recovered { segments, start, end, producers })
+    Ok(Recovered { segments, start, end, producers, epochs })
 }
 
 /// The segments in order. Of two with the same first offset the more compacted one counts: a

@@ -301,7 +301,9 @@ impl Output {
     ) -> Result<(), BrokerError> {
         let base_offset = group[0].base_offset;
         let segments = log.segments_mut();
-        let Some(first) = segments.iter().position(|found| found.base_offset == base_offset) else {
+        let found = segments.iter().position(|found| found.base_offset == base_offset);
+        // Behind them is at least the active one, unless a change of leader has cut them off.
+        let Some(first) = found.filter(|first| first + group.len() < segments.len()) else {
             self.remove_file();
             return Ok(());
         };

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_broker::{
-    Broker, BrokerError, DeleteRecords, Grant, GroupEvent, GroupOptions, Isolation, NewTopic,
-    OffsetCommit, OffsetQuery, OffsetSpec, Offsets, TopicPartition, Topics, WriterOptions,
+    Broker, BrokerError, DeleteRecords, EpochQuery, Grant, GroupEvent, GroupOptions, Isolation,
+    NewTopic, OffsetCommit, OffsetQuery, OffsetSpec, Offsets, TopicPartition, Topics,
+    WriterOptions,
 };
 use headwater_embedded::{CallKind, Embedded, Fault, FaultPlan, Target};
 use headwater_records::Compression;
@@ -48,6 +49,7 @@ fn outsider() -> Grant {
 /// Makes the one call that is not of a member or a writer's own.
 async fn call(broker: &Embedded, kind: CallKind) -> Result<(), BrokerError> {
     let query = OffsetQuery { topic_partition: at(), spec: OffsetSpec::Latest };
+    let epoch = EpochQuery { topic_partition: at(), leader_epoch: 0 };
     let delete = DeleteRecords { topic_partition: at(), before_offset: 1 };
     let commit = OffsetCommit { topic_partition: at(), offset: 1, metadata: String::new() };
     match kind {
@@ -62,6 +64,7 @@ async fn call(broker: &Embedded, kind: CallKind) -> Result<(), BrokerError> {
         CallKind::ListOffsets => {
             broker.list_offsets(&[query], Isolation::ReadUncommitted).await.map(drop)
         }
+        CallKind::OffsetForLeaderEpoch => broker.epoch_ends(&[epoch]).await.map(drop),
         CallKind::CommittedOffsets => {
             broker.committed_offsets(&"app".into(), &[at()], true).await.map(drop)
         }
@@ -96,7 +99,7 @@ async fn broker_with_a_line() -> Embedded {
 async fn calls_are_delayed_refused_or_lose_their_answer() {
     use CallKind::{
         CommitOffsets, CommittedOffsets, CreateTopic, DeleteRecords, DeleteTopic, DescribeTopics,
-        Fetch, InitProducerId, ListOffsets, ListTopics, TopicConfigs,
+        Fetch, InitProducerId, ListOffsets, ListTopics, OffsetForLeaderEpoch, TopicConfigs,
     };
     for (kind, changes) in [
         (Fetch, false),
@@ -108,6 +111,7 @@ async fn calls_are_delayed_refused_or_lose_their_answer() {
         (DeleteTopic, true),
         (DeleteRecords, true),
         (ListOffsets, false),
+        (OffsetForLeaderEpoch, false),
         (CommittedOffsets, false),
         (CommitOffsets, true),
     ] {

@@ -4,6 +4,7 @@ mod contract;
 mod directory;
 mod faults;
 mod kill;
+mod leaders;
 mod logs;
 mod maintenance;
 mod tools;

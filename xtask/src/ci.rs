@@ -20,6 +20,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let warnings_are_errors = ["--", "-D", "warnings"];
     let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
     cargo(root, &[&clippy[..], &warnings_are_errors].concat(), &[])?;
+    // Tests that need a real Kafka are no part of `--all-targets`.
+    let clippy = ["clippy", "--package", "integration-tests", "--test", "kafka", "--locked"];
+    cargo(root, &[&clippy[..], &warnings_are_errors].concat(), &[])?;
     check_single_crates(root, &metadata)?;
     let docs = ["doc", "--workspace", "--no-deps", "--all-features", "--locked"];
     cargo(root, &docs, &[("RUSTDOCFLAGS", "-D warnings")])?;

@@ -53,8 +53,9 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("headwater-cli", &["headwater", "headwater-assignor", "headwater-topology"]),
-    ("integration-tests", &["headwater", "headwater-topology"]),
-    ("xtask", &[]),
+    ("kafka-nodes", &[]),
+    ("integration-tests", &["headwater", "headwater-topology", "kafka-nodes"]),
+    ("xtask", &["kafka-nodes"]),
 ];
 
 /// Outside crates that only one of ours may name.

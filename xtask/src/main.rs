@@ -1,6 +1,7 @@
-//! Tasks of this repository: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask layers`.
+//! Tasks of this repository: `cargo xtask ci`, `tidy`, `layers`, `itest`.
 
 mod ci;
+mod itest;
 mod layers;
 mod tidy;
 
@@ -25,6 +26,9 @@ enum Task {
     Tidy,
     /// Who may depend on whom.
     Layers,
+    /// The tests that need a real Apache Kafka, with one: on the JVM, in a container, or running
+    /// already.
+    Itest(itest::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +37,7 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(&root),
         Task::Tidy => tidy::run(&root),
         Task::Layers => layers::run(&root),
+        Task::Itest(arguments) => itest::run(&root, &arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

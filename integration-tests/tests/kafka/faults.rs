@@ -1,0 +1,3 @@
+//! Tests that start nodes of their own and disturb them.
+
+mod nodes;

@@ -1,0 +1,3 @@
+//! Tests that share one Kafka.
+
+mod witnesses;

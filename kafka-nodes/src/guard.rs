@@ -1,0 +1,39 @@
+//! Nothing outlives this process: a watcher that acts when we are gone.
+
+use std::process::{Child, Command, Stdio};
+
+use std::os::unix::process::CommandExt as _;
+
+use crate::NodesError;
+
+/// A shell that runs a command as soon as this process ends, however it ends (`kill -9` included):
+/// it reads from a pipe whose other end only this process holds. Dropping the guard disarms it.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    shell: Child,
+}
+
+impl Guard {
+    /// Runs `then` (a program with arguments) when this process is gone.
+    pub(crate) fn new(then: &[&str]) -> Result<Self, NodesError> {
+        let shell = Command::new("sh")
+            .args(["-c", r#"read -r nothing || exec "$@""#, "sh"])
+            .args(then)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Ctrl-C goes to the group of the foreground; the guard must outlive it.
+            .process_group(0)
+            .spawn()
+            .map_err(NodesError::file("start", "sh"))?;
+        Ok(Self { shell })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Killed before its pipe is closed, so it never acts. It may have ended already.
+        drop(self.shell.kill());
+        drop(self.shell.wait());
+    }
+}

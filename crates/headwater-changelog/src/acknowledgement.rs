@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use headwater_broker::TopicPartition;
 
-/// Offsets of a changelog that somebody else has written between two of our batches.
+/// Offsets of a changelog that do not hold what we wrote: somebody else has written between two of
+/// our batches, or what we had written there is lost.
 ///
 /// Under at-least-once that is a zombie: an instance that lost the task and has not noticed yet.
 /// Its records are in the log and so every later restore applies them; the state here must do the
@@ -14,7 +15,7 @@ use headwater_broker::TopicPartition;
 pub struct Gap {
     /// The changelog.
     pub topic_partition: TopicPartition,
-    /// The offsets that are not ours.
+    /// The offsets that are not ours, or not any more.
     pub offsets: Range<i64>,
 }
 
@@ -25,6 +26,9 @@ pub struct Acknowledged {
     pub next_offset: i64,
     /// What lies between this batch and the one before.
     pub gap: Option<Gap>,
+    /// The batch lies where others of ours were acknowledged before: the log has lost these. The
+    /// broker elected a leader that did not have them.
+    pub lost: Option<Gap>,
 }
 
 /// Follows the acknowledgements of the changelogs of one stream thread.
@@ -59,12 +63,13 @@ impl AcknowledgedOffsets {
     ) -> Option<Acknowledged> {
         let expected = self.next.get_mut(topic_partition)?;
         let next_offset = base_offset + i64::from(count);
-        let gap = (base_offset > *expected).then(|| Gap {
-            topic_partition: topic_partition.clone(),
-            offsets: *expected..base_offset,
-        });
+        let range = |offsets: Range<i64>| {
+            let topic_partition = topic_partition.clone();
+            (!offsets.is_empty()).then_some(Gap { topic_partition, offsets })
+        };
+        let (gap, lost) = (range(*expected..base_offset), range(base_offset..*expected));
         *expected = next_offset;
-        Some(Acknowledged { next_offset, gap })
+        Some(Acknowledged { next_offset, gap, lost })
     }
 }
 
@@ -80,7 +85,7 @@ mod tests {
         let check =
             |offsets: &mut AcknowledgedOffsets, base, count, next_offset, gap: Option<_>| {
                 let gap = gap.map(|offsets| Gap { topic_partition: zero.clone(), offsets });
-                let expected = Acknowledged { next_offset, gap };
+                let expected = Acknowledged { next_offset, gap, lost: None };
                 assert_eq!(offsets.acknowledge(&zero, base, count), Some(expected));
                 assert_eq!(offsets.next_offset(&zero), Some(next_offset));
             };
@@ -89,6 +94,9 @@ mod tests {
         check(&mut offsets, 11, 2, 13, Some(9..11));
         check(&mut offsets, 13, 1, 14, None);
         assert_eq!(offsets.acknowledge(&one, 0, 1), None);
+        let acknowledged = offsets.acknowledge(&zero, 10, 2);
+        let lost = Some(Gap { topic_partition: zero.clone(), offsets: 10..14 });
+        assert_eq!(acknowledged, Some(Acknowledged { next_offset: 12, gap: None, lost }));
         offsets.forget(&zero);
         assert_eq!(offsets.acknowledge(&zero, 14, 1), None);
     }

@@ -22,7 +22,8 @@ pub struct Stretch {
     pub from_offset: i64,
     /// Records from this offset on do not belong to the stretch. It is the position afterwards.
     pub next_offset: i64,
-    /// The leader epoch of the last batch; `None` when there is none.
+    /// The leader epoch of the last batch, or at the end of the restore the newest that is known to
+    /// have everything up to here; `None` when there is none.
     pub leader_epoch: Option<i32>,
     /// Wall-clock time in milliseconds when the restore's end is reached with this stretch.
     pub at_end_ms: Option<i64>,

@@ -55,6 +55,9 @@ pub struct RestorePartition {
     pub leader_epoch: Option<i32>,
     /// Where to stop: [`Limit::offset`].
     pub end_offset: i64,
+    /// The epoch of the log's leader when it was asked for its end. What lies before the end was in
+    /// the log then, so a store that has read it can be held against this epoch later.
+    pub end_epoch: Option<i32>,
 }
 
 /// What is restored together and ends together: the stores of a task.

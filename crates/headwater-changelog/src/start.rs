@@ -22,6 +22,8 @@ pub struct RestoreFacts {
     pub end_offset: i64,
     /// Leader epoch of the end of the log, where it is known.
     pub end_epoch: Option<i32>,
+    /// Where the leader epoch of the position ends in the log, where that is known (KIP-320).
+    pub position_epoch_end: Option<i64>,
     /// How long the broker keeps tombstones; `None` when the topic is not compacted.
     pub tombstone_retention_ms: Option<i64>,
     /// Wall-clock time, in milliseconds since 1970.
@@ -79,6 +81,16 @@ pub enum RebuildReason {
         /// The epoch found.
         found: i32,
     },
+    /// The log has lost records that the store has applied, and has grown since: another leader took
+    /// over that did not have them.
+    LostRecords {
+        /// The stored epoch.
+        leader_epoch: i32,
+        /// Where the records of that epoch end now.
+        end_offset: i64,
+        /// The stored position.
+        next_offset: i64,
+    },
     /// The records from the stored position on have been deleted, and nobody knows what they
     /// changed. Kafka Streams does the same (`TaskCorruptedException`): every copy of the state is
     /// then what the log says.
@@ -107,6 +119,10 @@ impl fmt::Display for RebuildReason {
             Self::TruncatedEpoch { stored, found } => write!(
                 f,
                 "the store has seen leader epoch {stored} but the log is at {found}: it was truncated"
+            ),
+            Self::LostRecords { leader_epoch, end_offset, next_offset } => write!(
+                f,
+                "the store is at offset {next_offset}, in leader epoch {leader_epoch}, but the records of that epoch end at {end_offset}: what followed was lost, and others were written in its place"
             ),
             Self::DeletedPrefix { next_offset, log_start_offset } => write!(
                 f,
@@ -156,6 +172,12 @@ fn rebuild_reason(facts: &RestoreFacts) -> Option<RebuildReason> {
         && found < stored
     {
         return Some(RebuildReason::TruncatedEpoch { stored, found });
+    }
+    if let (Some(leader_epoch), Some(end_offset)) =
+        (position.leader_epoch, facts.position_epoch_end)
+        && end_offset < next_offset
+    {
+        return Some(RebuildReason::LostRecords { leader_epoch, end_offset, next_offset });
     }
     if next_offset < facts.log_start_offset {
         let log_start_offset = facts.log_start_offset;
@@ -210,6 +232,7 @@ mod tests {
             log_start_offset: 10,
             end_offset: 100,
             end_epoch: Some(3),
+            position_epoch_end: Some(100),
             tombstone_retention_ms: Some(5000),
             now_ms: 2000,
         }
@@ -272,6 +295,22 @@ mod tests {
             RestoreFacts { end_epoch: Some(2), ..facts() },
             RebuildReason::TruncatedEpoch { stored: 3, found: 2 },
         );
+    }
+
+    #[test]
+    fn a_log_that_was_truncated_and_has_grown() {
+        let newer = RestoreFacts { end_epoch: Some(5), ..facts() };
+        for position_epoch_end in [None, Some(50), Some(60)] {
+            let facts = RestoreFacts { position_epoch_end, ..newer };
+            check(facts, RestoreStart::FromOffset(50));
+        }
+        rebuilds(
+            RestoreFacts { position_epoch_end: Some(49), ..newer },
+            RebuildReason::LostRecords { leader_epoch: 3, end_offset: 49, next_offset: 50 },
+        );
+        let position = Some(ChangelogPosition { leader_epoch: None, ..position(50) });
+        let facts = RestoreFacts { position, position_epoch_end: Some(49), ..newer };
+        check(facts, RestoreStart::FromOffset(50));
     }
 
     #[test]

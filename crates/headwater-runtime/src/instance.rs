@@ -21,6 +21,7 @@ mod coordinator;
 mod error;
 mod fetcher;
 mod group;
+mod life_cycle;
 mod opener;
 mod plan;
 mod purge;

@@ -153,6 +153,12 @@ impl Worker {
             ToWorker::DropTask(id) => self.leave(id, Leaving::Dropped),
             ToWorker::Fetched(fetched) => self.fetched(fetched),
             ToWorker::CommitNow => self.commit_wanted = true,
+            ToWorker::CommitTask(id) => {
+                if let Some(slot) = self.tasks.get_mut(&id) {
+                    slot.task.core.commit_needed = true;
+                    self.commit_wanted = true;
+                }
+            }
             ToWorker::Committed(tasks) => self.committed(tasks),
             ToWorker::CommitFailed(tasks) => self.commit_failed(tasks),
             ToWorker::Acknowledged { bytes } => {

@@ -76,7 +76,8 @@ pub struct ChangelogPosition {
     pub topic_id: [u8; 16],
     /// Offset of the first record that the store may not hold yet.
     pub next_offset: i64,
-    /// Leader epoch of the last applied record, to notice a truncated changelog.
+    /// The newest leader epoch known to have held everything before the next offset, to notice a
+    /// truncated changelog. It may lag behind: then a loss is suspected sooner, never overlooked.
     pub leader_epoch: Option<i32>,
     /// When the state was last known to be at the changelog's end, in milliseconds since the Unix
     /// epoch. Longer ago than the topic's `delete.retention.ms`, tombstones may be gone.

@@ -275,6 +275,8 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
             && let Some(stretch) = target.pending.last_mut()
         {
             stretch.at_end_ms = Some(self.options.clock.wall_ms());
+            let end_epoch = target.changelogs[index].partition.end_epoch;
+            stretch.leader_epoch = stretch.leader_epoch.max(end_epoch);
         }
         self.end_if_done(id);
     }
@@ -369,7 +371,7 @@ impl Changelog {
             aborted: Vec::new(),
             from_offset: self.position,
             next_offset: self.position,
-            leader_epoch: None,
+            leader_epoch: self.partition.end_epoch.max(self.leader_epoch),
             at_end_ms: Some(at_end_ms),
         }
     }

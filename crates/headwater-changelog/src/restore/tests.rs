@@ -51,6 +51,8 @@ struct Restore {
     heard: Arc<Heard>,
     commands: Targets,
     ends: Ends,
+    /// What the broker says of the ends of the logs.
+    end_epoch: Option<i32>,
 }
 
 impl Restore {
@@ -68,7 +70,7 @@ impl Restore {
             listener: Arc::clone(&heard) as _,
         };
         tokio::spawn(restore(Box::new(logs.clone()), told, ended, options));
-        Self { logs, heard, commands, ends }
+        Self { logs, heard, commands, ends, end_epoch: None }
     }
 
     fn add(&self, partition: i32, start_offset: i64, end_offset: i64) {
@@ -94,6 +96,7 @@ impl Restore {
             start_offset,
             leader_epoch: None,
             end_offset,
+            end_epoch: self.end_epoch,
         };
         let step = StoreStep::new(vec![storage], vec![store]);
         let target = RestoreTarget { id: partition, changelogs: vec![changelog], step };
@@ -274,6 +277,39 @@ async fn a_deleted_prefix() {
         "#]],
     )
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_the_position_has_the_epoch_that_knows_all_of_it() {
+    let logs = Logs::default();
+    logs.edit(0, |log| log.append(&[("a", Some("1"))]).skip(5).end);
+    logs.edit(1, |log| log.skip(2).end);
+    logs.edit(2, |log| {
+        log.epoch = 9;
+        log.append(&[("b", Some("2"))]).end
+    });
+    let mut restore = Restore::start(logs, Isolation::ReadUncommitted);
+    restore.end_epoch = Some(7);
+    let mut text = String::new();
+    for (partition, end) in [(0, 6), (1, 2), (2, 1)] {
+        restore.add(partition, 0, end);
+        text += &describe(restore.end().await);
+    }
+    restore.add(1, 2, 2);
+    text += &describe(restore.end().await);
+    expect![[r#"
+        0 restored
+        at 6, epoch Some(7), complete at Some(1000), stored true
+          a = 1 @0
+        1 restored
+        at 2, epoch Some(7), complete at Some(1000), stored true
+        2 restored
+        at 1, epoch Some(9), complete at Some(1000), stored true
+          b = 2 @0
+        1 restored
+        at 2, epoch Some(7), complete at Some(1000), stored true
+    "#]]
+    .assert_eq(&text);
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,6 +10,7 @@
 
 mod apply;
 mod commit;
+mod epochs;
 mod followed;
 mod sync;
 
@@ -30,9 +31,11 @@ use tokio::sync::{mpsc, watch};
 use super::error::InstanceError;
 use crate::worker::{CommittedTask, FromWorker, SealedCommit, ToWorker};
 use commit::{CommitEnd, CommitJob};
+use epochs::EpochLookup;
 use followed::Followed;
 use sync::SyncSchedule;
 
+pub(super) use epochs::leader_epochs;
 pub(super) use followed::FollowedChangelog;
 
 /// What a committer is told by the instance.
@@ -112,6 +115,7 @@ struct Running {
     /// Acknowledgements of batches behind the waiting commit: they count for the next one.
     early: Vec<SentEnd>,
     committing: Option<Pin<Box<dyn Future<Output = CommitEnd> + Send>>>,
+    epochs: EpochLookup,
     failed: bool,
 }
 
@@ -134,6 +138,7 @@ impl Committer {
             waiting: None,
             early: Vec::new(),
             committing: None,
+            epochs: EpochLookup::default(),
             failed: false,
         };
         loop {
@@ -152,6 +157,11 @@ impl Committer {
                 end = ended(&mut running.committing), if running.committing.is_some() => {
                     running.committing = None;
                     running.committed(end);
+                }
+                found = running.epochs.found() => {
+                    for (topic_partition, epoch) in found {
+                        running.followed.note_epoch(&topic_partition, epoch);
+                    }
                 }
                 message = said.recv() => match message {
                     Some(message) => running.said(message).await,
@@ -266,6 +276,8 @@ impl Running {
                 let ids = tasks.iter().map(|task| task.task).collect();
                 self.report(CommitterEvent::Committed { tasks: ids, offsets });
                 self.tell(ToWorker::Committed(tasks));
+                let Committer { broker, clock, .. } = &self.committer;
+                self.epochs.begin_if_due(broker, clock.monotonic(), &self.followed);
                 if self.failed {
                     self.tell(ToWorker::CommitFailed(Vec::new()));
                 }

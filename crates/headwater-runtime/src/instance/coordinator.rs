@@ -15,6 +15,7 @@ use headwater_broker::{Grant, Isolation, WriterOptions};
 use headwater_changelog::{
     RestoreCommand, RestoreEnd, RestoreOptions, RestorePartition, StoreStep, restore,
 };
+use headwater_store::TaskStorage;
 use headwater_topology::TaskId;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -23,6 +24,7 @@ use super::committer::CommitterEvent;
 use super::error::InstanceError;
 use super::fetcher::{FetchCommand, FetchFailure, FetchLimits, Fetcher};
 use super::group::{GroupCommand, GroupNews};
+use super::life_cycle::{LifeCycle, Stage, TaskEvent};
 use super::opener::OpenedTask;
 use super::purge::PurgeSchedule;
 use super::shared::Shared;
@@ -70,36 +72,52 @@ enum Event {
     Cleaned(Vec<TaskId>),
 }
 
-/// A task of this instance.
+/// A task of this instance: where it stands, and what it holds there.
 #[derive(Debug)]
 struct TaskEntry {
     thread: usize,
-    stage: Stage,
-    /// The plan gives it to this instance.
-    wanted: bool,
-    /// Its state is to be removed before it is opened again.
-    rebuild: bool,
-    /// Failures in a row that may pass.
-    failures: u32,
+    life: LifeCycle,
+    /// Between opening and running.
+    startable: Option<Startable>,
+    /// While they are neither with the restore loop nor on the thread.
+    stores: Stores,
     watch: Arc<TaskWatch>,
+    /// Of a task with changelogs.
+    renewal: Option<Renewal>,
 }
 
-#[derive(Debug)]
-enum Stage {
-    /// To be opened at this time.
-    Waiting { until: Duration },
-    /// Its stores are being opened.
-    Opening,
-    /// Its stores read the changelogs.
-    Restoring(Startable),
-    /// Its stores are complete; its thread is not ready for it.
-    Ready(Startable, StoreStep),
-    /// It is on its thread.
-    Running,
-    /// Its thread has been told to let it go.
-    Leaving,
-    /// Its stores are being closed.
-    Closing,
+/// An idle task commits from time to time all the same, so that its stores do not seem to be older
+/// than tombstones are kept.
+#[derive(Clone, Copy, Debug)]
+struct Renewal {
+    interval: Duration,
+    /// Monotonic time.
+    due: Duration,
+}
+
+impl Renewal {
+    fn new(tombstone_retention: Duration, now: Duration) -> Self {
+        let interval = (tombstone_retention / 3).max(MIN_RENEWAL);
+        Self { interval, due: now.saturating_add(interval) }
+    }
+
+    /// The stores have just been found complete.
+    fn renew(&mut self, now: Duration) {
+        self.due = now.saturating_add(self.interval);
+    }
+}
+
+const MIN_RENEWAL: Duration = Duration::from_secs(1);
+
+/// The open stores of a task.
+#[derive(Debug, Default)]
+enum Stores {
+    #[default]
+    Elsewhere,
+    /// With their positions: before they run.
+    Step(StoreStep),
+    /// After they ran.
+    Storages(Vec<Box<dyn TaskStorage>>),
 }
 
 /// What a task needs besides its stores.
@@ -339,7 +357,7 @@ impl Coordinator {
         self.ending = Ending::Tasks;
         let tasks: Vec<TaskId> = self.tasks.keys().copied().collect();
         for task in tasks {
-            self.release(task);
+            self.drive(task, TaskEvent::Revoked);
         }
     }
 
@@ -376,7 +394,7 @@ impl Coordinator {
     /// Updates what the outside sees (feature row R2).
     fn show(&self) {
         let running = self.plan == Plan::Followed
-            && self.tasks.values().all(|entry| matches!(entry.stage, Stage::Running));
+            && self.tasks.values().all(|entry| entry.life.stage() == Stage::Running);
         if self.ending == Ending::No {
             self.become_state(if running {
                 InstanceState::Running
@@ -387,7 +405,9 @@ impl Coordinator {
         let statuses: BTreeMap<TaskId, TaskStatus> = self
             .tasks
             .iter()
-            .map(|(&id, entry)| (id, TaskStatus { state: entry.state(), thread: entry.thread + 1 }))
+            .map(|(&id, entry)| {
+                (id, TaskStatus { state: entry.life.state(), thread: entry.thread + 1 })
+            })
             .collect();
         self.views.tasks.send_if_modified(|shown| {
             let changed = *shown != statuses;
@@ -406,22 +426,6 @@ impl Coordinator {
         if let Some(listener) = &self.hooks.state {
             listener(next, old);
         }
-    }
-}
-
-impl TaskEntry {
-    fn state(&self) -> TaskState {
-        match self.stage {
-            Stage::Waiting { .. } | Stage::Opening => TaskState::Created,
-            Stage::Restoring(_) | Stage::Ready(..) => TaskState::Restoring,
-            Stage::Running => TaskState::Running,
-            Stage::Leaving | Stage::Closing => TaskState::Suspended,
-        }
-    }
-
-    /// Whether it is on its thread, or may be.
-    fn is_on_thread(&self) -> bool {
-        matches!(self.stage, Stage::Running | Stage::Leaving)
     }
 }
 

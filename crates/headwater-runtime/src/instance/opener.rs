@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_broker::{
-    BrokerError, CommittedOffset, Isolation, ListedOffset, NextStep, OffsetQuery, OffsetSpec,
-    TopicId, TopicPartition,
+    BrokerError, CommittedOffset, EpochQuery, Isolation, ListedOffset, NextStep, OffsetQuery,
+    OffsetSpec, TopicId, TopicPartition,
 };
 use headwater_changelog::{
     BlockingExt, ChangelogStore, Limit, RestoreFacts, RestorePartition, RestoreStart, StoreStep,
@@ -30,11 +30,13 @@ use crate::task::{InputStart, OffsetMetadata, StorePlace};
 /// A task whose stores are open, with what is left to restore.
 #[derive(Debug)]
 pub(super) struct OpenedTask {
-    pub(super) id: TaskId,
     pub(super) inputs: Vec<(InputStart, OffsetReset)>,
     pub(super) places: Vec<StorePlace>,
     pub(super) changelogs: Vec<RestorePartition>,
     pub(super) step: StoreStep,
+    /// For how long the tombstones of its changelogs are kept, the shortest time: a state that was
+    /// not known to be complete for longer has to be rebuilt.
+    pub(super) tombstone_retention: Option<Duration>,
 }
 
 /// Opens a task.
@@ -71,7 +73,7 @@ pub(super) async fn open_task(
         begins.push(start);
     }
     let opened = empty_rebuilt(shared, id, opened, &begins).await?;
-    Ok(ready_to_restore(id, inputs, opened, &begins, &logs, &committed, now_ms))
+    Ok(ready_to_restore(inputs, opened, &begins, &logs, &committed, now_ms))
 }
 
 /// What the broker says of a changelog.
@@ -80,6 +82,8 @@ struct Log {
     topic_id: TopicId,
     start: ListedOffset,
     end: ListedOffset,
+    /// Where the epoch of the store's position ends.
+    position_epoch_end: Option<i64>,
     tombstone_retention_ms: Option<i64>,
 }
 
@@ -94,6 +98,7 @@ fn facts(position: &StorePosition, log: &Log, now_ms: i64) -> RestoreFacts {
         log_start_offset: log.start.offset,
         end_offset: log.end.offset,
         end_epoch: log.end.leader_epoch,
+        position_epoch_end: log.position_epoch_end,
         tombstone_retention_ms: log.tombstone_retention_ms,
         now_ms,
     }
@@ -167,6 +172,7 @@ async fn changelog_ends(
     };
     let starts = list(query(OffsetSpec::Earliest)).await?;
     let ends = list(query(OffsetSpec::Latest)).await?;
+    let epoch_ends = position_epoch_ends(shared, id, positions).await?;
     let empty = ListedOffset { offset: 0, leader_epoch: None };
     let mut logs = Vec::with_capacity(positions.len());
     for (index, topic) in names.iter().enumerate() {
@@ -178,10 +184,41 @@ async fn changelog_ends(
             topic_id: description.id,
             start: starts[index].unwrap_or(empty),
             end: ends[index].unwrap_or(empty),
+            position_epoch_end: epoch_ends.get(&index).copied(),
             tombstone_retention_ms: tombstone_retention_ms(&configs),
         });
     }
     Ok(logs)
+}
+
+/// Where the leader epochs of the stores' positions end in their logs, by place.
+async fn position_epoch_ends(
+    shared: &Shared,
+    id: TaskId,
+    positions: &[StorePosition],
+) -> Result<BTreeMap<usize, i64>, InstanceError> {
+    let (places, queries): (Vec<usize>, Vec<EpochQuery>) = positions
+        .iter()
+        .enumerate()
+        .filter_map(|(index, store)| {
+            let leader_epoch = store.position?.leader_epoch?;
+            let topic_partition = store.topic_partition.clone();
+            Some((index, EpochQuery { topic_partition, leader_epoch }))
+        })
+        .unzip();
+    if queries.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let ask = || shared.broker.epoch_ends(&queries);
+    let found = match retry(shared, id, "look at its changelogs", ask).await {
+        Err(InstanceError::Broker { source: BrokerError::Unsupported { call }, .. }) => {
+            tracing::debug!(task = %id, call, "the broker does not tell epochs");
+            return Ok(BTreeMap::new());
+        }
+        found => found?,
+    };
+    let ends = places.into_iter().zip(found);
+    Ok(ends.filter_map(|(index, end)| Some((index, end?.end_offset))).collect())
 }
 
 /// Empties the stores that are to be rebuilt.
@@ -207,12 +244,7 @@ async fn empty_rebuilt(
         .map_err(|source| InstanceError::Open { task: id, source })
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the results of the steps of opening, each used once"
-)]
 fn ready_to_restore(
-    id: TaskId,
     inputs: Vec<(InputStart, OffsetReset)>,
     opened: OpenedStorages,
     begins: &[RestoreStart],
@@ -246,6 +278,7 @@ fn ready_to_restore(
             start_offset,
             leader_epoch: position.leader_epoch,
             end_offset: limit.offset(log.start.offset, log.end.offset),
+            end_epoch: log.end.leader_epoch,
         });
         stores.push(ChangelogStore {
             topic_partition: store.topic_partition.clone(),
@@ -256,7 +289,10 @@ fn ready_to_restore(
         });
     }
     let step = StoreStep::new(opened.storages, stores);
-    OpenedTask { id, inputs, places: opened.places, changelogs, step }
+    let retention_ms = logs.iter().filter_map(|log| log.tombstone_retention_ms).min();
+    let tombstone_retention =
+        retention_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+    OpenedTask { inputs, places: opened.places, changelogs, step, tombstone_retention }
 }
 
 /// Time between two tries.

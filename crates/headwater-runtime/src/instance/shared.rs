@@ -50,6 +50,13 @@ impl Shared {
             .collect()
     }
 
+    /// The changelog partitions of a task's stores.
+    pub(super) fn changelog_partitions(&self, task: TaskId) -> Vec<TopicPartition> {
+        let program = self.program(task);
+        let topics = program.stores.iter().filter_map(|store| store.changelog.clone());
+        topics.map(|topic| TopicPartition::new(topic, task.partition.cast_signed())).collect()
+    }
+
     /// The directory of a task. Without a state directory it is only a name.
     pub(super) fn task_dir(&self, task: TaskId) -> PathBuf {
         match &self.state_dir {

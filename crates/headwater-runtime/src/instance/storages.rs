@@ -120,17 +120,25 @@ pub(super) fn rebuild(opened: &mut OpenedStorages, stores: &[usize]) -> Result<(
     Ok(())
 }
 
-/// Closes storages for good: synced, and their directories free for the next. Those of a task that
-/// ended well are noted to be complete as of `complete_at_ms`, so that one that was idle for long
-/// need not be rebuilt.
+/// What is noted in the storages of a task that ended well.
+#[derive(Debug)]
+pub(super) struct Complete {
+    /// They hold all of their changelogs as of this time, so that one that was idle for long need
+    /// not be rebuilt.
+    pub(super) at_ms: i64,
+    /// The leader epochs of the changelogs by then, as far as they are known.
+    pub(super) epochs: Vec<(TopicPartition, i32)>,
+}
+
+/// Closes storages for good: synced, and their directories free for the next.
 pub(super) fn close_storages(
     task: TaskId,
     storages: Vec<Box<dyn TaskStorage>>,
-    complete_at_ms: Option<i64>,
+    complete: Option<&Complete>,
 ) -> Result<(), InstanceError> {
     let mut result = Ok(());
     for mut storage in storages {
-        let noted = complete_at_ms.map_or(Ok(()), |at_ms| note_complete(&mut *storage, at_ms));
+        let noted = complete.map_or(Ok(()), |complete| complete.note(&mut *storage));
         let closed = noted
             .and_then(|()| storage.close())
             .map_err(|source| InstanceError::Open { task, source });
@@ -140,17 +148,22 @@ pub(super) fn close_storages(
     result
 }
 
-fn note_complete(storage: &mut dyn TaskStorage, at_ms: i64) -> Result<(), StoreError> {
-    let mut updates = Vec::new();
-    for (key, value) in storage.meta_entries()? {
-        if let (Some(MetaKey::Changelog { topic, partition }), Ok(mut position)) =
-            (MetaKey::decode(&key), ChangelogPosition::decode(&value))
-        {
-            position.at_end_ms = Some(at_ms);
-            updates.push(position.update(&topic, partition));
+impl Complete {
+    fn note(&self, storage: &mut dyn TaskStorage) -> Result<(), StoreError> {
+        let mut updates = Vec::new();
+        for (key, value) in storage.meta_entries()? {
+            if let (Some(MetaKey::Changelog { topic, partition }), Ok(mut position)) =
+                (MetaKey::decode(&key), ChangelogPosition::decode(&value))
+            {
+                position.at_end_ms = Some(self.at_ms);
+                let changelog = TopicPartition::new(topic.as_str(), partition);
+                let epoch = self.epochs.iter().find(|(known, _)| *known == changelog);
+                position.leader_epoch = position.leader_epoch.max(epoch.map(|(_, epoch)| *epoch));
+                updates.push(position.update(&topic, partition));
+            }
         }
+        storage.apply(WriteBatch::new().sort(), &updates)
     }
-    storage.apply(WriteBatch::new().sort(), &updates)
 }
 
 /// The backends that a program's stores use, each once.

@@ -54,6 +54,8 @@ pub enum ToWorker {
     Fetched(FetchedInput),
     /// Commit soon, without waiting for the interval.
     CommitNow,
+    /// Commit this task soon, even if it has done nothing: its stores note that they are complete.
+    CommitTask(TaskId),
     /// Everything of the last [`FromWorker::Commit`] is acknowledged, committed and applied.
     Committed(Vec<CommittedTask>),
     /// The last [`FromWorker::Commit`], or a batch sent since the one before it, failed. All tasks

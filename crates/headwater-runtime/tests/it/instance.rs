@@ -1,6 +1,7 @@
 //! Whole instances on an embedded broker, mostly under paused time and on one thread.
 
 mod crashes;
+mod epochs;
 mod errors;
 mod group;
 mod harness;

@@ -28,6 +28,7 @@ pub(super) struct CommitJob {
     offsets: Vec<OffsetCommit>,
     writes: Vec<TaskWrites>,
     gaps: Vec<Gap>,
+    lost: Vec<Gap>,
 }
 
 /// How a commit ended. The storages come back either way.
@@ -66,6 +67,7 @@ impl CommitJob {
             offsets,
             writes,
             gaps: followed.take_gaps(),
+            lost: followed.take_lost(),
         }
     }
 
@@ -75,6 +77,17 @@ impl CommitJob {
         }
         let committed = std::mem::take(&mut self.offsets).into_iter();
         let offsets = committed.map(|input| (input.topic_partition, input.offset)).collect();
+        if !self.lost.is_empty() {
+            for Gap { topic_partition, offsets } in &self.lost {
+                tracing::error!(
+                    %topic_partition, from = offsets.start, to = offsets.end,
+                    "the changelog has lost records that were acknowledged; the task is restored from what it holds"
+                );
+            }
+            let reason = "a changelog has lost acknowledged records".to_owned();
+            let failure = CommitFailure::Passing(reason);
+            return CommitEnd { tasks: self.back(), offsets, result: Err(failure) };
+        }
         if !self.gaps.is_empty() {
             // What the zombie wrote lies between our own records in the log. The stores stay where
             // they were, and restoring reads all of it in the order of the log.

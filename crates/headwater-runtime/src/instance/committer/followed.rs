@@ -26,6 +26,8 @@ pub(super) struct Followed {
     offsets: AcknowledgedOffsets,
     /// What others have written since the last commit.
     gaps: Vec<Gap>,
+    /// What was acknowledged and then lost, since the last commit.
+    lost: Vec<Gap>,
 }
 
 impl Followed {
@@ -35,6 +37,7 @@ impl Followed {
             positions: BTreeMap::new(),
             offsets: AcknowledgedOffsets::default(),
             gaps: Vec::new(),
+            lost: Vec::new(),
         }
     }
 
@@ -71,13 +74,36 @@ impl Followed {
         count: u32,
     ) {
         let base_offset = appended.base_offset;
-        let acknowledged = self.offsets.acknowledge(topic_partition, base_offset, count);
-        self.gaps.extend(acknowledged.and_then(|acknowledged| acknowledged.gap));
+        let Some(acknowledged) = self.offsets.acknowledge(topic_partition, base_offset, count)
+        else {
+            return;
+        };
+        self.gaps.extend(acknowledged.gap);
+        self.lost.extend(acknowledged.lost);
     }
 
     /// What others have written since the last call.
     pub(super) fn take_gaps(&mut self) -> Vec<Gap> {
         std::mem::take(&mut self.gaps)
+    }
+
+    /// What was acknowledged and then lost since the last call.
+    pub(super) fn take_lost(&mut self) -> Vec<Gap> {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// The changelogs of the thread's tasks.
+    pub(super) fn topic_partitions(&self) -> Vec<TopicPartition> {
+        self.positions.keys().cloned().collect()
+    }
+
+    /// The leader of a changelog has everything that was acknowledged when it was asked, and this
+    /// epoch.
+    pub(super) fn note_epoch(&mut self, topic_partition: &TopicPartition, leader_epoch: i32) {
+        if let Some(followed) = self.positions.get_mut(topic_partition) {
+            let position = &mut followed.position;
+            position.leader_epoch = position.leader_epoch.max(Some(leader_epoch));
+        }
     }
 
     /// The positions of these changelogs, to be stored with the data of a commit of `offsets`. We
@@ -173,6 +199,10 @@ mod tests {
         let gap = Gap { topic_partition: log, offsets: 13..15 };
         assert_eq!(followed.take_gaps(), [gap]);
         assert_eq!(followed.take_gaps(), []);
+        assert_eq!(followed.take_lost(), []);
+        followed.acknowledge(&TopicPartition::new("log", 0), appended(12), 1);
+        let lost = Gap { topic_partition: TopicPartition::new("log", 0), offsets: 12..16 };
+        assert_eq!(followed.take_lost(), [lost]);
 
         followed.forget(TaskId::new(0, 1));
         assert_eq!(followed.updates(&changelogs, &[]).len(), 2);

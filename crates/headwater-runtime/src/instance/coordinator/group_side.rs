@@ -15,6 +15,7 @@ use super::{Coordinator, Ending, Member, Plan};
 use crate::facts::{MemberFacts, MemberPlan};
 use crate::instance::error::InstanceError;
 use crate::instance::group::{self, GroupCommand, GroupNews};
+use crate::instance::life_cycle::TaskEvent;
 use crate::instance::plan::plan;
 use crate::instance::state::InstanceState;
 
@@ -146,7 +147,7 @@ impl Coordinator {
         self.plan = Plan::Followed;
         let ours: Vec<TaskId> = self.tasks.keys().copied().collect();
         for task in ours.into_iter().filter(|task| !plan.active.contains(task)) {
-            self.release(task);
+            self.drive(task, TaskEvent::Revoked);
             self.plan = Plan::Releasing;
         }
         for &task in &plan.active {
@@ -164,7 +165,7 @@ impl Coordinator {
         self.member = member;
         let tasks: Vec<TaskId> = self.tasks.keys().copied().collect();
         for task in tasks {
-            self.drop_task(task);
+            self.drive(task, TaskEvent::Lost);
         }
     }
 
@@ -181,7 +182,7 @@ impl Coordinator {
         }
         match self.member {
             Member::Yes => {
-                let all_released = self.tasks.values().all(|entry| entry.wanted);
+                let all_released = self.tasks.values().all(|entry| entry.life.is_wanted());
                 if self.plan == Plan::Releasing && all_released {
                     self.plan = Plan::Missing;
                     self.join();

@@ -1,88 +1,88 @@
-//! The tasks of an instance: opened, restored, run, let go.
+//! The tasks of an instance. What follows from what is decided by the
+//! [life cycle](crate::instance::life_cycle); here it is carried out: stores opened, restored, given
+//! to a thread, closed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_changelog::{
-    BlockingExt, ChangelogError, RestoreCommand, RestoreEnd, RestoreTarget, StoreStep,
-};
+use headwater_changelog::{BlockingExt, ChangelogError, RestoreCommand, RestoreEnd, RestoreTarget};
 use headwater_store::{StoreError, TaskStorage};
 use headwater_topology::TaskId;
 
-use super::{Coordinator, Ending, Event, Stage, Startable, TaskEntry};
-use crate::instance::committer::{CommitterCommand, FollowedChangelog};
+use super::{Coordinator, Ending, Event, Renewal, Startable, Stores, TaskEntry};
+use crate::instance::committer::{CommitterCommand, FollowedChangelog, leader_epochs};
 use crate::instance::error::InstanceError;
 use crate::instance::fetcher::{FetchCommand, FetchFailure, FetchInput};
+use crate::instance::life_cycle::{LifeCycle, Moved, Stage, TaskAction, TaskEvent};
 use crate::instance::opener::{OpenedTask, open_task};
-use crate::instance::storages::close_storages;
+use crate::instance::storages::{Complete, close_storages};
 use crate::task::{NewTask, TaskWatch};
 use crate::worker::{ClosedTask, ToWorker};
 
 impl Coordinator {
     /// The plan gives this task to the instance.
     pub(super) fn take(&mut self, task: TaskId) {
-        if let Some(entry) = self.tasks.get_mut(&task) {
-            entry.wanted = true;
+        if self.tasks.contains_key(&task) {
+            self.drive(task, TaskEvent::Assigned);
             return;
         }
         let entry = TaskEntry {
             thread: self.least_loaded_thread(),
-            stage: Stage::Waiting { until: Duration::ZERO },
-            wanted: true,
-            rebuild: false,
-            failures: 0,
+            life: LifeCycle::new(),
+            startable: None,
+            stores: Stores::Elsewhere,
             watch: Arc::new(TaskWatch::default()),
+            renewal: None,
         };
         self.tasks.insert(task, entry);
-        self.open(task);
+        self.drive(task, TaskEvent::TimePassed { directory_free: !self.cleaning });
     }
 
-    /// The task is to go: committed, if it runs.
-    pub(super) fn release(&mut self, task: TaskId) {
-        self.let_go(task, ToWorker::CloseTask(task));
-    }
-
-    /// The task is to go, without a commit.
-    pub(super) fn drop_task(&mut self, task: TaskId) {
-        self.let_go(task, ToWorker::DropTask(task));
-    }
-
-    fn let_go(&mut self, task: TaskId, message: ToWorker) {
+    /// Lets a task go on its way, and does what that asks for.
+    pub(super) fn drive(&mut self, task: TaskId, event: TaskEvent) {
+        let now = self.shared.clock.monotonic();
         let Some(entry) = self.tasks.get_mut(&task) else { return };
-        entry.wanted = false;
-        match &entry.stage {
-            Stage::Waiting { .. } => {
-                self.tasks.remove(&task);
-            }
-            Stage::Opening | Stage::Closing => {}
-            Stage::Restoring(_) => send(&self.restorer, RestoreCommand::Stop(task)),
-            Stage::Ready(..) => {
-                if let Stage::Ready(_, step) = std::mem::replace(&mut entry.stage, Stage::Closing) {
-                    self.close_stores(task, step.into_parts().0, None);
-                }
-            }
-            Stage::Running | Stage::Leaving => self.take_off_thread(task, message),
+        let before = entry.life;
+        let Moved { next, actions } = before.on(event, now);
+        tracing::trace!(%task, ?before, ?event, ?next, ?actions, "life cycle");
+        if let Some(next) = next {
+            entry.life = next;
+        }
+        for action in actions {
+            self.act(task, action);
+        }
+        if next.is_none() {
+            self.tasks.remove(&task);
+        }
+        self.run_if_ready(task);
+    }
+
+    /// Whether tasks that have ended begin anew.
+    pub(super) fn goes_on(&self) -> bool {
+        self.ending == Ending::No && !self.shutdown_requested
+    }
+
+    fn run_if_ready(&mut self, task: TaskId) {
+        let is_ready = self.tasks.get(&task).is_some_and(|entry| {
+            entry.life.stage() == Stage::Ready && self.threads[entry.thread].takes_tasks()
+        });
+        if is_ready {
+            self.drive(task, TaskEvent::ThreadReady);
         }
     }
 
-    /// Tells a task's thread to let it go.
-    pub(super) fn take_off_thread(&mut self, task: TaskId, message: ToWorker) {
-        let Some(entry) = self.tasks.get_mut(&task) else { return };
-        entry.stage = Stage::Leaving;
-        self.threads[entry.thread].tell(message);
-        send(&self.fetcher, FetchCommand::Remove(task));
+    fn act(&mut self, task: TaskId, action: TaskAction) {
+        match action {
+            TaskAction::Open { rebuild } => self.open(task, rebuild),
+            TaskAction::Restore => self.restore(task),
+            TaskAction::StopRestoring => send(&self.restorer, RestoreCommand::Stop(task)),
+            TaskAction::Run => self.run_on_thread(task),
+            TaskAction::TakeOffThread { commit } => self.take_off_thread(task, commit),
+            TaskAction::CloseStores { complete } => self.close_stores(task, complete),
+        }
     }
 
-    /// Opens a task that waits for it.
-    pub(super) fn open(&mut self, task: TaskId) {
-        let soon = self.shared.clock.monotonic().saturating_add(Duration::from_millis(50));
-        let Some(entry) = self.tasks.get_mut(&task) else { return };
-        if self.cleaning {
-            entry.stage = Stage::Waiting { until: soon };
-            return;
-        }
-        entry.stage = Stage::Opening;
-        let rebuild = std::mem::take(&mut entry.rebuild);
+    fn open(&mut self, task: TaskId, rebuild: bool) {
         let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
         self.jobs.spawn(async move {
             let limit = Duration::from_millis(shared.config.task_timeout_ms);
@@ -110,7 +110,8 @@ impl Coordinator {
             Ok(opened) => *opened,
             Err(error) => {
                 let thread = entry.thread;
-                self.closed(task, Ok(()));
+                let instance_goes_on = self.goes_on();
+                self.drive(task, TaskEvent::OpenFailed { instance_goes_on });
                 self.uncaught(Some(thread), error);
                 return;
             }
@@ -118,69 +119,53 @@ impl Coordinator {
         if self.shared.backend.capabilities().persistent {
             self.with_state.insert(task);
         }
-        let OpenedTask { id, inputs, places, changelogs, step } = opened;
-        if !entry.wanted {
-            entry.stage = Stage::Closing;
-            self.close_stores(task, step.into_parts().0, None);
-            return;
-        }
-        let startable = Startable { inputs, places, changelogs: changelogs.clone() };
-        if changelogs.is_empty() {
-            entry.stage = Stage::Ready(startable, step);
-            self.run_if_ready(task);
-        } else {
-            entry.stage = Stage::Restoring(startable);
-            let target = RestoreTarget { id, changelogs, step };
-            send(&self.restorer, RestoreCommand::Add(target));
-        }
+        let OpenedTask { inputs, places, changelogs, step, tombstone_retention } = opened;
+        let now = self.shared.clock.monotonic();
+        entry.renewal = tombstone_retention.map(|retention| Renewal::new(retention, now));
+        let has_changelogs = !changelogs.is_empty();
+        entry.startable = Some(Startable { inputs, places, changelogs });
+        entry.stores = Stores::Step(step);
+        self.drive(task, TaskEvent::Opened { has_changelogs });
     }
 
-    pub(super) fn restored(&mut self, end: RestoreEnd<TaskId, StoreStep>) {
+    fn restore(&mut self, task: TaskId) {
+        let Some(entry) = self.tasks.get_mut(&task) else { return };
+        let (Some(startable), Stores::Step(step)) =
+            (&entry.startable, std::mem::take(&mut entry.stores))
+        else {
+            unreachable!("a task is restored when it has been opened")
+        };
+        let changelogs = startable.changelogs.clone();
+        send(&self.restorer, RestoreCommand::Add(RestoreTarget { id: task, changelogs, step }));
+    }
+
+    pub(super) fn restored(&mut self, end: RestoreEnd<TaskId, headwater_changelog::StoreStep>) {
         let RestoreEnd { id: task, step, outcome } = end;
         let Some(entry) = self.tasks.get_mut(&task) else { return };
-        let Stage::Restoring(startable) = std::mem::replace(&mut entry.stage, Stage::Closing)
-        else {
-            return;
-        };
         let thread = entry.thread;
-        let step = match (outcome, step) {
-            (Ok(true), Some(step)) if entry.wanted => {
-                entry.stage = Stage::Ready(startable, step);
-                self.run_if_ready(task);
-                return;
+        entry.stores = step.map_or(Stores::Elsewhere, Stores::Step);
+        match outcome {
+            Ok(true) => self.drive(task, TaskEvent::Restored),
+            Ok(false) => self.drive(task, TaskEvent::RestoreEnded { rebuild: false }),
+            Err(ChangelogError::Rebuild { topic_partition, reason }) => {
+                tracing::warn!(%task, %topic_partition, "the state is rebuilt: {reason}");
+                self.drive(task, TaskEvent::RestoreEnded { rebuild: true });
             }
-            (Err(error), step) => {
-                self.restore_failed(task, thread, error);
-                step
+            Err(source) => {
+                self.drive(task, TaskEvent::RestoreEnded { rebuild: false });
+                self.uncaught(Some(thread), InstanceError::Restore { task, source });
             }
-            (Ok(_), step) => step,
-        };
-        let storages = step.map_or_else(Vec::new, |step| step.into_parts().0);
-        self.close_stores(task, storages, None);
-    }
-
-    fn restore_failed(&mut self, task: TaskId, thread: usize, error: ChangelogError) {
-        if let ChangelogError::Rebuild { topic_partition, reason } = &error {
-            tracing::warn!(%task, %topic_partition, "the state is rebuilt: {reason}");
-            if let Some(entry) = self.tasks.get_mut(&task) {
-                entry.rebuild = true;
-            }
-            return;
         }
-        self.uncaught(Some(thread), InstanceError::Restore { task, source: error });
     }
 
-    /// Hands a restored task to its thread, when that takes tasks.
-    pub(super) fn run_if_ready(&mut self, task: TaskId) {
+    fn run_on_thread(&mut self, task: TaskId) {
         let read_cache_bytes = self.read_cache_bytes();
         let Some(entry) = self.tasks.get_mut(&task) else { return };
         let thread = &self.threads[entry.thread];
-        if !thread.takes_tasks() {
-            return;
-        }
-        let Stage::Ready(startable, step) = std::mem::replace(&mut entry.stage, Stage::Running)
+        let (Some(startable), Stores::Step(step)) =
+            (entry.startable.take(), std::mem::take(&mut entry.stores))
         else {
-            return;
+            unreachable!("a task runs when its stores are complete")
         };
         let program = self.shared.program(task);
         let (storages, stores) = step.into_parts();
@@ -228,29 +213,45 @@ impl Coordinator {
         }
     }
 
+    fn take_off_thread(&self, task: TaskId, commit: bool) {
+        let Some(entry) = self.tasks.get(&task) else { return };
+        let message = if commit { ToWorker::CloseTask(task) } else { ToWorker::DropTask(task) };
+        self.threads[entry.thread].tell(message);
+        send(&self.fetcher, FetchCommand::Remove(task));
+    }
+
     /// A task has left its thread.
     pub(super) fn left_thread(&mut self, closed: ClosedTask) {
         let ClosedTask { task, storages, clean, .. } = closed;
         send(&self.fetcher, FetchCommand::Remove(task));
         if let Some(entry) = self.tasks.get_mut(&task) {
-            entry.stage = Stage::Closing;
-            // After its last commit it is known to be at the end: it was the only writer.
-            let complete_at_ms = clean.then(|| self.shared.clock.wall_ms());
-            self.close_stores(task, storages, complete_at_ms);
+            entry.stores = Stores::Storages(storages);
+            self.drive(task, TaskEvent::LeftThread { clean });
         }
     }
 
-    /// Closes storages that are complete as of a wall-clock time, or whose positions know better.
-    pub(super) fn close_stores(
-        &mut self,
-        task: TaskId,
-        storages: Vec<Box<dyn TaskStorage>>,
-        complete_at_ms: Option<i64>,
-    ) {
-        let (blocking, events) = (Arc::clone(&self.shared.blocking), self.events.clone());
+    /// Closes a task's stores. Those that are complete note it, with the present epochs of their
+    /// changelogs; for others the stored positions know better.
+    fn close_stores(&mut self, task: TaskId, complete: bool) {
+        let Some(entry) = self.tasks.get_mut(&task) else { return };
+        entry.startable = None;
+        let storages: Vec<Box<dyn TaskStorage>> = match std::mem::take(&mut entry.stores) {
+            Stores::Elsewhere => Vec::new(),
+            Stores::Step(step) => step.into_parts().0,
+            Stores::Storages(storages) => storages,
+        };
+        let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
         self.jobs.spawn(async move {
-            let closed =
-                blocking.call(move || close_storages(task, storages, complete_at_ms)).await;
+            let complete = if complete && !storages.is_empty() {
+                let at_ms = shared.clock.wall_ms();
+                let asked = leader_epochs(&*shared.broker, shared.changelog_partitions(task));
+                let epochs = tokio::time::timeout(EPOCHS_WAIT, asked).await.unwrap_or_default();
+                Some(Complete { at_ms, epochs })
+            } else {
+                None
+            };
+            let closing = move || close_storages(task, storages, complete.as_ref());
+            let closed = shared.blocking.call(closing).await;
             let result = closed.unwrap_or(Err(InstanceError::Blocking { task }));
             send(&events, Event::Closed { task, result });
         });
@@ -261,24 +262,15 @@ impl Coordinator {
             // What could not be synced is read from the changelog the next time.
             tracing::warn!(%task, error = &error as &dyn std::error::Error, "closing its state failed");
         }
-        let now = self.shared.clock.monotonic();
-        let Some(entry) = self.tasks.get_mut(&task) else { return };
-        if entry.wanted && self.ending == Ending::No && !self.shutdown_requested {
-            let pause = failure_pause(entry.failures);
-            entry.failures += 1;
-            entry.stage = Stage::Waiting { until: now.saturating_add(pause) };
-        } else {
-            self.tasks.remove(&task);
-        }
+        let instance_goes_on = self.goes_on();
+        self.drive(task, TaskEvent::Closed { instance_goes_on });
     }
 
     pub(super) fn fetch_failed(&mut self, failure: FetchFailure) {
         let FetchFailure { task, topic_partition, error } = failure;
         let Some(entry) = self.tasks.get(&task) else { return };
         let thread = entry.thread;
-        if entry.is_on_thread() {
-            self.take_off_thread(task, ToWorker::CloseTask(task));
-        }
+        self.drive(task, TaskEvent::Interrupted { commit: true });
         let error = match error {
             None => InstanceError::NoOffset { topic_partition },
             Some(source) => InstanceError::Broker { task, operation: "read its input", source },
@@ -293,27 +285,12 @@ impl Coordinator {
     }
 }
 
-/// How long a task waits after so many failures in a row.
-fn failure_pause(failures: u32) -> Duration {
-    let milliseconds = 50_u64.saturating_mul(1 << failures.min(8));
-    Duration::from_millis(if failures == 0 { 0 } else { milliseconds.min(10_000) })
-}
+/// Closing does not wait for longer to learn of epochs that can be asked for the next time.
+const EPOCHS_WAIT: Duration = Duration::from_secs(2);
 
 /// Sends to a part of the instance. It is gone only when the whole instance is being dropped.
 pub(super) fn send<T>(channel: &tokio::sync::mpsc::UnboundedSender<T>, message: T) {
     if channel.send(message).is_err() {
         tracing::debug!("a part of the instance is gone already");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_with_failures() {
-        let pauses: Vec<u128> =
-            [0, 1, 2, 5, 8, 100].map(|failures| failure_pause(failures).as_millis()).to_vec();
-        assert_eq!(pauses, [0, 100, 200, 1600, 10_000, 10_000]);
     }
 }

@@ -7,10 +7,11 @@ use headwater_topology::TaskId;
 use tokio::sync::mpsc;
 
 use super::task_side::send;
-use super::{Coordinator, Event, Stage, writer_options};
+use super::{Coordinator, Event, writer_options};
 use crate::instance::committer::{CommitFailure, Committer, CommitterCommand, CommitterEvent};
 use crate::instance::error::InstanceError;
 use crate::instance::fetcher::FetchCommand;
+use crate::instance::life_cycle::TaskEvent;
 use crate::instance::thread::{Pulse, StreamThread, now, spawn};
 use crate::worker::{FromWorker, OutputLimits, ToWorker, Worker, WorkerConfig};
 
@@ -128,9 +129,12 @@ impl Coordinator {
         match event {
             CommitterEvent::FromThread(message) => self.hear_thread(thread, message),
             CommitterEvent::Committed { tasks, offsets } => {
+                let now = self.shared.clock.monotonic();
                 for task in tasks {
-                    if let Some(entry) = self.tasks.get_mut(&task) {
-                        entry.failures = 0;
+                    self.drive(task, TaskEvent::Committed);
+                    let entry = self.tasks.get_mut(&task);
+                    if let Some(renewal) = entry.and_then(|entry| entry.renewal.as_mut()) {
+                        renewal.renew(now);
                     }
                 }
                 for (topic_partition, offset) in offsets {
@@ -184,13 +188,15 @@ impl Coordinator {
     fn empty_thread(&mut self, thread: usize, condition: Condition) {
         self.threads[thread].condition = condition;
         for task in self.tasks_on(thread) {
-            self.take_off_thread(task, ToWorker::DropTask(task));
+            self.drive(task, TaskEvent::Interrupted { commit: false });
         }
     }
 
     fn tasks_on(&self, thread: usize) -> Vec<TaskId> {
-        let on_thread =
-            self.tasks.iter().filter(|(_, entry)| entry.thread == thread && entry.is_on_thread());
+        let on_thread = self
+            .tasks
+            .iter()
+            .filter(|(_, entry)| entry.thread == thread && entry.life.is_on_thread());
         on_thread.map(|(&task, _)| task).collect()
     }
 
@@ -212,14 +218,14 @@ impl Coordinator {
                 }
                 Condition::Working | Condition::Dead => continue,
             }
-            let ready: Vec<TaskId> = self
+            let waiting: Vec<TaskId> = self
                 .tasks
                 .iter()
-                .filter(|(_, it)| it.thread == thread && matches!(it.stage, Stage::Ready(..)))
+                .filter(|(_, entry)| entry.thread == thread)
                 .map(|(&task, _)| task)
                 .collect();
-            for task in ready {
-                self.run_if_ready(task);
+            for task in waiting {
+                self.drive(task, TaskEvent::ThreadReady);
             }
         }
     }
@@ -232,7 +238,8 @@ impl Coordinator {
         self.threads[thread].condition = Condition::Dead;
         for task in self.tasks_on(thread) {
             send(&self.fetcher, FetchCommand::Remove(task));
-            self.closed(task, Ok(()));
+            let instance_goes_on = self.goes_on();
+            self.drive(task, TaskEvent::ThreadDied { instance_goes_on });
         }
         self.uncaught(Some(thread), InstanceError::ThreadPanicked { thread: thread + 1 });
     }

@@ -8,7 +8,9 @@ use headwater_changelog::BlockingExt;
 use headwater_topology::TaskId;
 
 use super::task_side::send;
-use super::{Coordinator, Event, Member, Stage};
+use super::{Coordinator, Event, Member};
+use crate::instance::life_cycle::{Stage, TaskEvent};
+use crate::worker::ToWorker;
 
 /// At least so often is looked after the threads.
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -17,30 +19,41 @@ impl Coordinator {
     /// Time until something is due.
     pub(super) fn next_timer(&self) -> Duration {
         let now = self.shared.clock.monotonic();
-        let waiting = self.tasks.values().filter_map(|entry| match entry.stage {
+        let waiting = self.tasks.values().filter_map(|entry| match entry.life.stage() {
             Stage::Waiting { until } => Some(until),
             _ => None,
         });
+        let running = self.tasks.values().filter(|it| it.life.stage() == Stage::Running);
+        let renewals = running.filter_map(|entry| Some(entry.renewal?.due));
         let watch = now.saturating_add(self.max_step() / 4);
-        let due = waiting.chain(self.purge.due_at()).chain([watch, self.next_cleaning]);
+        let due =
+            waiting.chain(renewals).chain(self.purge.due_at()).chain([watch, self.next_cleaning]);
         let first = due.min().unwrap_or(now);
         first.saturating_sub(now).min(MAX_WAIT)
     }
 
     pub(super) fn run_timers(&mut self) {
         let now = self.shared.clock.monotonic();
-        let due: Vec<TaskId> = self
-            .tasks
-            .iter()
-            .filter(|(_, entry)| matches!(entry.stage, Stage::Waiting { until } if until <= now))
-            .map(|(&task, _)| task)
-            .collect();
-        for task in due {
-            self.open(task);
+        let tasks: Vec<TaskId> = self.tasks.keys().copied().collect();
+        for task in tasks {
+            self.drive(task, TaskEvent::TimePassed { directory_free: !self.cleaning });
         }
+        self.renew(now);
         self.purge(now);
         self.clean(now);
         self.look_after_threads(now);
+    }
+
+    /// Lets idle tasks note that their stores are still complete.
+    fn renew(&mut self, now: Duration) {
+        for (&task, entry) in &mut self.tasks {
+            if entry.life.stage() == Stage::Running
+                && let Some(renewal) = entry.renewal.as_mut().filter(|renewal| renewal.due <= now)
+            {
+                renewal.renew(now);
+                self.threads[entry.thread].tell(ToWorker::CommitTask(task));
+            }
+        }
     }
 
     fn purge(&mut self, now: Duration) {

@@ -6,7 +6,7 @@ use headwater_store::MemoryBackend;
 use super::harness::{CHANGELOG, REPARTITION, WordCount, World, close, running};
 
 /// A world in which `a`, `b` and `c` were counted and the instance was closed.
-async fn counted() -> World {
+pub(super) async fn counted() -> World {
     let world = World::new().await;
     let instance = world.start().await;
     running(&instance).await;
@@ -18,7 +18,7 @@ async fn counted() -> World {
 }
 
 /// Counts on and says what the restores read.
-async fn goes_on(world: &World, expected: &[(&str, i64)]) -> Vec<String> {
+pub(super) async fn goes_on(world: &World, expected: &[(&str, i64)]) -> Vec<String> {
     let instance = world.start().await;
     running(&instance).await;
     world.write("a b c").await;
@@ -27,7 +27,7 @@ async fn goes_on(world: &World, expected: &[(&str, i64)]) -> Vec<String> {
     world.restores.take()
 }
 
-fn records_read(heard: &[String]) -> u64 {
+pub(super) fn records_read(heard: &[String]) -> u64 {
     heard
         .iter()
         .filter_map(|line| line.split_once("read "))
@@ -105,6 +105,22 @@ async fn state_that_was_idle_for_long_is_complete_when_it_is_closed() {
     world.wait_for_counts(&[("a", 2), ("b", 1), ("c", 3)]).await;
     tokio::time::sleep(Duration::from_mins(2)).await;
     close(instance).await;
+    world.restores.take();
+    let heard = goes_on(&world, &[("a", 3), ("b", 2), ("c", 4)]).await;
+    assert_eq!(records_read(&heard), 0, "{heard:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn state_that_was_idle_for_long_is_complete_after_a_crash() {
+    let world = World::new().await;
+    let config = world.config().topic("delete.retention.ms", "60000");
+    let instance = world.builder(WordCount::default()).config(config).start().await.unwrap();
+    running(&instance).await;
+    world.write("a b a c c c").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1), ("c", 3)]).await;
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    drop(instance);
+    tokio::time::sleep(Duration::from_secs(4)).await;
     world.restores.take();
     let heard = goes_on(&world, &[("a", 3), ("b", 2), ("c", 4)]).await;
     assert_eq!(records_read(&heard), 0, "{heard:?}");

@@ -1,0 +1,234 @@
+//! The life cycle of a task in an instance, as a pure state machine: what it is now and what has
+//! happened give what it is next and what is to be done. The coordinator carries that out.
+//!
+//! ```text
+//! Waiting ─▶ Opening ─▶ Restoring ─▶ Ready ─▶ Running ─▶ Leaving ─▶ Closing ─▶ gone, or Waiting
+//! ```
+//!
+//! What a task holds meanwhile (its stores, where its inputs begin) is the coordinator's; so a stage
+//! is plain data, and the whole machine is the table in the test below.
+
+use std::time::Duration;
+
+use crate::task::TaskState;
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// To be opened at this time.
+    Waiting { until: Duration },
+    /// Its stores are being opened.
+    Opening,
+    /// Its stores read the changelogs.
+    Restoring,
+    /// Its stores are complete; its thread is not ready for it.
+    Ready,
+    /// It is on its thread.
+    Running,
+    /// Its thread has been told to let it go.
+    Leaving,
+    /// Its stores are being closed.
+    Closing,
+}
+
+/// A task of this instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LifeCycle {
+    stage: Stage,
+    /// The plan gives it to this instance.
+    wanted: bool,
+    /// Its state is to be removed before it is opened again.
+    rebuild: bool,
+    /// Failures in a row that may pass.
+    failures: u32,
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TaskEvent {
+    /// The plan gives it to this instance.
+    Assigned,
+    /// The plan takes it away: what it has done is to be committed.
+    Revoked,
+    /// It may belong to somebody else by now: nothing of it may be committed any more.
+    Lost,
+    /// Time has passed. While the state directory is being cleaned nothing is opened in it.
+    TimePassed { directory_free: bool },
+    /// Its stores are open, and complete unless they have changelogs to read.
+    Opened { has_changelogs: bool },
+    /// Its stores could not be opened; nothing is left open.
+    OpenFailed { instance_goes_on: bool },
+    /// Its stores have read their changelogs.
+    Restored,
+    /// Restoring was stopped or failed. What the stores hold may be of no use.
+    RestoreEnded { rebuild: bool },
+    /// Its thread takes tasks.
+    ThreadReady,
+    /// It is to begin anew at its last commit, which may still be now.
+    Interrupted { commit: bool },
+    /// What it has done is committed.
+    Committed,
+    /// It has left its thread; `clean`: everything it did is committed.
+    LeftThread { clean: bool },
+    /// Its thread has died, and all that the task had with it.
+    ThreadDied { instance_goes_on: bool },
+    /// Its stores are closed.
+    Closed { instance_goes_on: bool },
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TaskAction {
+    /// Open its stores; with `rebuild`, remove what they hold before.
+    Open { rebuild: bool },
+    /// Let its stores read their changelogs.
+    Restore,
+    /// Stop that.
+    StopRestoring,
+    /// Give it to its thread, and its inputs to the fetcher.
+    Run,
+    /// Tell the thread to let it go, after a commit or without one, and the fetcher to stop.
+    TakeOffThread { commit: bool },
+    /// Close its stores. `complete`: it was the only writer of its changelogs up to now.
+    CloseStores { complete: bool },
+}
+
+/// What follows from an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Moved {
+    /// `None`: the task is gone.
+    pub(super) next: Option<LifeCycle>,
+    pub(super) actions: Vec<TaskAction>,
+}
+
+/// Time until a directory that is not free is looked at again.
+const DIRECTORY_PAUSE: Duration = Duration::from_millis(50);
+
+impl LifeCycle {
+    /// A task that the plan has just given to this instance.
+    pub(super) fn new() -> Self {
+        let stage = Stage::Waiting { until: Duration::ZERO };
+        Self { stage, wanted: true, rebuild: false, failures: 0 }
+    }
+
+    pub(super) fn stage(self) -> Stage {
+        self.stage
+    }
+
+    pub(super) fn is_wanted(self) -> bool {
+        self.wanted
+    }
+
+    /// Whether it is on its thread, or may be.
+    pub(super) fn is_on_thread(self) -> bool {
+        matches!(self.stage, Stage::Running | Stage::Leaving)
+    }
+
+    /// The stage as the outside sees it (feature row R5).
+    pub(super) fn state(self) -> TaskState {
+        match self.stage {
+            Stage::Waiting { .. } | Stage::Opening => TaskState::Created,
+            Stage::Restoring | Stage::Ready => TaskState::Restoring,
+            Stage::Running => TaskState::Running,
+            Stage::Leaving | Stage::Closing => TaskState::Suspended,
+        }
+    }
+
+    /// What follows from `event` at monotonic time `now`. An event that does not belong to the stage
+    /// came late and changes nothing.
+    pub(super) fn on(self, event: TaskEvent, now: Duration) -> Moved {
+        match (event, self.stage) {
+            (TaskEvent::Assigned, _) => Self { wanted: true, ..self }.stays(),
+            (TaskEvent::Revoked, _) => self.let_go(true),
+            (TaskEvent::Lost, _) => self.let_go(false),
+            (TaskEvent::Committed, _) => Self { failures: 0, ..self }.stays(),
+            (TaskEvent::TimePassed { directory_free }, Stage::Waiting { until })
+                if until <= now =>
+            {
+                if !directory_free {
+                    return self.waits_until(now.saturating_add(DIRECTORY_PAUSE));
+                }
+                let rebuild = self.rebuild;
+                Self { rebuild: false, ..self }.moves(Stage::Opening, TaskAction::Open { rebuild })
+            }
+            (TaskEvent::Opened { .. }, Stage::Opening)
+            | (TaskEvent::Restored, Stage::Restoring)
+                if !self.wanted =>
+            {
+                self.closes(false)
+            }
+            (TaskEvent::Opened { has_changelogs: true }, Stage::Opening) => {
+                self.moves(Stage::Restoring, TaskAction::Restore)
+            }
+            (TaskEvent::Opened { has_changelogs: false }, Stage::Opening)
+            | (TaskEvent::Restored, Stage::Restoring) => {
+                Self { stage: Stage::Ready, ..self }.stays()
+            }
+            (TaskEvent::RestoreEnded { rebuild }, Stage::Restoring) => {
+                Self { rebuild: self.rebuild || rebuild, ..self }.closes(false)
+            }
+            (TaskEvent::ThreadReady, Stage::Ready) => self.moves(Stage::Running, TaskAction::Run),
+            (TaskEvent::Interrupted { commit }, Stage::Running | Stage::Leaving) => {
+                self.moves(Stage::Leaving, TaskAction::TakeOffThread { commit })
+            }
+            (TaskEvent::LeftThread { clean }, Stage::Running | Stage::Leaving) => {
+                self.closes(clean)
+            }
+            (TaskEvent::OpenFailed { instance_goes_on }, Stage::Opening)
+            | (TaskEvent::ThreadDied { instance_goes_on }, Stage::Running | Stage::Leaving)
+            | (TaskEvent::Closed { instance_goes_on }, Stage::Closing) => {
+                self.ends(instance_goes_on, now)
+            }
+            _ => self.stays(),
+        }
+    }
+
+    /// The task is to go, as far as it stands.
+    fn let_go(self, commit: bool) -> Moved {
+        let unwanted = Self { wanted: false, ..self };
+        match self.stage {
+            Stage::Waiting { .. } => Moved { next: None, actions: Vec::new() },
+            Stage::Opening | Stage::Closing => unwanted.stays(),
+            Stage::Restoring => unwanted.moves(Stage::Restoring, TaskAction::StopRestoring),
+            Stage::Ready => unwanted.closes(false),
+            Stage::Running | Stage::Leaving => {
+                unwanted.moves(Stage::Leaving, TaskAction::TakeOffThread { commit })
+            }
+        }
+    }
+
+    /// Nothing of it is open any more: it begins anew, or is gone.
+    fn ends(self, instance_goes_on: bool, now: Duration) -> Moved {
+        if !self.wanted || !instance_goes_on {
+            return Moved { next: None, actions: Vec::new() };
+        }
+        let until = now.saturating_add(failure_pause(self.failures));
+        Self { failures: self.failures.saturating_add(1), ..self }.waits_until(until)
+    }
+
+    fn closes(self, complete: bool) -> Moved {
+        self.moves(Stage::Closing, TaskAction::CloseStores { complete })
+    }
+
+    fn waits_until(self, until: Duration) -> Moved {
+        Self { stage: Stage::Waiting { until }, ..self }.stays()
+    }
+
+    fn moves(self, stage: Stage, action: TaskAction) -> Moved {
+        Moved { next: Some(Self { stage, ..self }), actions: vec![action] }
+    }
+
+    fn stays(self) -> Moved {
+        Moved { next: Some(self), actions: Vec::new() }
+    }
+}
+
+/// How long a task waits after so many failures in a row.
+fn failure_pause(failures: u32) -> Duration {
+    let milliseconds = 50_u64.saturating_mul(1 << failures.min(8));
+    Duration::from_millis(if failures == 0 { 0 } else { milliseconds.min(10_000) })
+}
+
+#[cfg(test)]
+#[expect(clippy::needless_raw_string_hashes, reason = "expect-test writes its texts so")]
+mod tests;

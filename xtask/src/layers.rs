@@ -15,6 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("headwater-store-sled", &["headwater-store"]),
     ("headwater-broker", &["headwater-records"]),
     ("headwater-embedded", &["headwater-records", "headwater-broker"]),
+    ("headwater-kafka", &["headwater-records", "headwater-broker"]),
     ("headwater-changelog", &["headwater-records", "headwater-store", "headwater-broker"]),
     (
         "headwater-runtime",
@@ -59,7 +60,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Outside crates that only one of ours may name.
-const ONLY_UNDER: &[(&str, &str)] = &[("sled", "headwater-store-sled")];
+const ONLY_UNDER: &[(&str, &str)] =
+    &[("sled", "headwater-store-sled"), ("kafka-protocol", "headwater-kafka")];
 
 /// Crates that decide and therefore may name nothing that does: no I/O, time, threads, chance.
 const PURE: &[(&str, &[&str])] = &[

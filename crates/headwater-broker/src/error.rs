@@ -33,6 +33,44 @@ pub enum BrokerError {
         /// What the connection said.
         cause: String,
     },
+    /// There is a server, but none this client can work with: no broker, or one too old.
+    #[error("{address} is not a broker this client can work with ({call}): {cause}")]
+    Incompatible {
+        /// The server's address.
+        address: String,
+        /// The request that showed it.
+        call: &'static str,
+        /// What shows it.
+        cause: String,
+    },
+    /// An answer that makes no sense.
+    #[error("the answer of {address} to {call} cannot be read: {cause}")]
+    Malformed {
+        /// The broker's address.
+        address: String,
+        /// The request.
+        call: &'static str,
+        /// What is wrong with the answer.
+        cause: String,
+    },
+    /// The broker refused a request with an error that has no variant of its own here.
+    #[error("{address} refused {call} for {subject}: {name} ({code}){}{message}", if message.is_empty() { "" } else { ": " })]
+    Refused {
+        /// The broker's address.
+        address: String,
+        /// The request.
+        call: &'static str,
+        /// What it was about, for instance `topic lines`.
+        subject: String,
+        /// Kafka's error code.
+        code: i16,
+        /// Kafka's name of the code, for instance `POLICY_VIOLATION`.
+        name: String,
+        /// What the broker says besides; may be empty.
+        message: String,
+        /// Whether the same request may succeed later.
+        retriable: bool,
+    },
     /// No answer in time; for a write it is unknown whether it happened.
     #[error("no answer to {call} within {} ms", limit.as_millis())]
     TimedOut {
@@ -224,6 +262,7 @@ impl BrokerError {
             | Self::TimedOut { .. }
             | Self::NoLeader { .. }
             | Self::UnstableOffset { .. }
+            | Self::Refused { retriable: true, .. }
             | Self::RebalanceInProgress { .. } => NextStep::Retry,
             Self::OffsetOutOfRange { .. } => NextStep::ResetOffset,
             Self::UnknownMember { .. } | Self::StaleGeneration { .. } => NextStep::Rejoin,
@@ -239,6 +278,9 @@ impl BrokerError {
             | Self::FencedInstanceId { .. }
             | Self::InconsistentProtocol { .. }
             | Self::NotAuthorised { .. }
+            | Self::Incompatible { .. }
+            | Self::Malformed { .. }
+            | Self::Refused { retriable: false, .. }
             | Self::Unsupported { .. }
             | Self::Closed
             | Self::Storage { .. } => NextStep::Fail,

@@ -1,0 +1,221 @@
+//! What Kafka's error codes mean to us: the one table.
+
+use headwater_broker::{BrokerError, Grant, GroupId, TopicName, TopicPartition};
+use kafka_protocol::ResponseError;
+
+/// What may help after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// Nothing that this client can do.
+    None,
+    /// The same again, a little later.
+    Again,
+    /// To ask who leads the partition, or the cluster, now; then again.
+    FreshMetadata,
+    /// To ask who coordinates now; then again.
+    FindCoordinator,
+}
+
+/// An error with what may help.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// Boxed: what may fail should not be as large as its largest failure.
+    pub(crate) error: Box<BrokerError>,
+    pub(crate) remedy: Remedy,
+}
+
+impl Failure {
+    pub(crate) fn new(error: BrokerError, remedy: Remedy) -> Self {
+        Self { error: Box::new(error), remedy }
+    }
+
+    /// A failure that nothing helps.
+    pub(crate) fn last(error: BrokerError) -> Self {
+        Self::new(error, Remedy::None)
+    }
+}
+
+/// What a request was about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum About<'a> {
+    Topic(&'a TopicName),
+    Partition(&'a TopicPartition),
+    Group(&'a GroupId),
+    Member(&'a Grant),
+}
+
+impl About<'_> {
+    fn subject(self) -> String {
+        match self {
+            Self::Topic(topic) => format!("topic {topic}"),
+            Self::Partition(at) => format!("partition {at}"),
+            Self::Group(group) => format!("group {group}"),
+            Self::Member(grant) => format!("member {} of group {}", grant.member_id, grant.group),
+        }
+    }
+}
+
+/// Who refused what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal<'a> {
+    pub(crate) address: &'a str,
+    pub(crate) call: &'static str,
+    pub(crate) about: About<'a>,
+    /// What the broker says besides.
+    pub(crate) message: Option<&'a str>,
+}
+
+/// What may help after an error code.
+pub(crate) fn remedy(code: i16) -> Remedy {
+    use ResponseError as E;
+    let Some(error) = ResponseError::try_from_code(code) else {
+        return Remedy::None;
+    };
+    match error {
+        E::UnknownTopicOrPartition
+        | E::LeaderNotAvailable
+        | E::NotLeaderOrFollower
+        | E::ReplicaNotAvailable
+        | E::NotController
+        | E::KafkaStorageError
+        | E::ListenerNotFound
+        | E::FencedLeaderEpoch
+        | E::UnknownLeaderEpoch
+        | E::UnknownTopicId
+        | E::InconsistentTopicId => Remedy::FreshMetadata,
+        E::CoordinatorNotAvailable | E::NotCoordinator => Remedy::FindCoordinator,
+        // The port hands this one to its caller, who knows how long to wait.
+        E::UnstableOffsetCommit => Remedy::None,
+        E::ConcurrentTransactions => Remedy::Again,
+        other if other.is_retriable() => Remedy::Again,
+        _ => Remedy::None,
+    }
+}
+
+/// The failure an error code stands for.
+///
+/// Codes whose meaning needs more than the code (bounds of a log, size of a batch, sequence
+/// numbers, protocols of a group) are read by their callers before this; here they are
+/// [`BrokerError::Refused`], by name.
+pub(crate) fn failure(code: i16, of: Refusal<'_>) -> Failure {
+    Failure::new(error(code, of), remedy(code))
+}
+
+fn error(code: i16, of: Refusal<'_>) -> BrokerError {
+    use ResponseError as E;
+    let known = ResponseError::try_from_code(code);
+    let own = known.and_then(|known| match of.about {
+        About::Topic(topic) => of_topic(known, topic, of.message),
+        About::Partition(at) => of_partition(known, at),
+        About::Member(grant) => of_member(known, grant),
+        About::Group(_) => None,
+    });
+    own.unwrap_or_else(|| match known {
+        Some(E::UnsupportedVersion) => BrokerError::Unsupported { call: of.call },
+        Some(
+            E::TopicAuthorizationFailed
+            | E::GroupAuthorizationFailed
+            | E::ClusterAuthorizationFailed
+            | E::TransactionalIdAuthorizationFailed,
+        ) => {
+            let resource = of.about.subject();
+            BrokerError::NotAuthorised { operation: of.call.to_owned(), resource }
+        }
+        known => BrokerError::Refused {
+            address: of.address.to_owned(),
+            call: of.call,
+            subject: of.about.subject(),
+            code,
+            name: known.map_or_else(|| "NONE".to_owned(), name),
+            message: of.message.unwrap_or_default().to_owned(),
+            retriable: remedy(code) != Remedy::None,
+        },
+    })
+}
+
+fn of_topic(error: ResponseError, topic: &TopicName, message: Option<&str>) -> Option<BrokerError> {
+    use ResponseError as E;
+    let topic = topic.clone();
+    match error {
+        E::UnknownTopicOrPartition | E::UnknownTopicId => Some(BrokerError::UnknownTopic { topic }),
+        E::TopicAlreadyExists => Some(BrokerError::TopicExists { topic }),
+        invalid => {
+            let setting = setting(invalid)?.to_owned();
+            let why = message.map_or_else(|| name(invalid), str::to_owned);
+            Some(BrokerError::InvalidTopic { topic, setting, why })
+        }
+    }
+}
+
+fn of_partition(error: ResponseError, at: &TopicPartition) -> Option<BrokerError> {
+    use ResponseError as E;
+    let topic_partition = at.clone();
+    match error {
+        E::UnknownTopicOrPartition | E::UnknownTopicId => {
+            Some(BrokerError::UnknownPartition { topic_partition })
+        }
+        E::LeaderNotAvailable
+        | E::NotLeaderOrFollower
+        | E::ReplicaNotAvailable
+        | E::FencedLeaderEpoch
+        | E::UnknownLeaderEpoch
+        | E::InconsistentTopicId
+        | E::OffsetNotAvailable
+        | E::KafkaStorageError => Some(BrokerError::NoLeader { topic_partition }),
+        E::UnstableOffsetCommit => Some(BrokerError::UnstableOffset { topic_partition }),
+        _ => None,
+    }
+}
+
+fn of_member(error: ResponseError, grant: &Grant) -> Option<BrokerError> {
+    use ResponseError as E;
+    let group = grant.group.clone();
+    match error {
+        E::IllegalGeneration => {
+            Some(BrokerError::StaleGeneration { group, generation: grant.generation })
+        }
+        // A group that is gone has no members.
+        E::UnknownMemberId | E::GroupIdNotFound => {
+            let member_id = grant.member_id.to_string();
+            Some(BrokerError::UnknownMember { group, member_id })
+        }
+        E::RebalanceInProgress => Some(BrokerError::RebalanceInProgress { group }),
+        E::FencedInstanceId => {
+            let instance_id = grant.group_instance_id.clone().unwrap_or_default();
+            Some(BrokerError::FencedInstanceId { group, instance_id })
+        }
+        _ => None,
+    }
+}
+
+/// What of a topic a code finds fault with.
+fn setting(error: ResponseError) -> Option<&'static str> {
+    use ResponseError as E;
+    match error {
+        E::InvalidTopicException => Some("name"),
+        E::InvalidPartitions => Some("number of partitions"),
+        E::InvalidReplicationFactor => Some("replication factor"),
+        E::InvalidReplicaAssignment => Some("replica assignment"),
+        E::InvalidConfig => Some("configuration"),
+        E::PolicyViolation => Some("what the cluster's policy allows"),
+        _ => None,
+    }
+}
+
+/// Kafka's name of a code, as in its documentation: `NOT_LEADER_OR_FOLLOWER`.
+pub(crate) fn name(error: ResponseError) -> String {
+    let ResponseError::Unknown(_) = error else {
+        let mut name = String::new();
+        for (number, letter) in error.to_string().chars().enumerate() {
+            if number > 0 && letter.is_ascii_uppercase() {
+                name.push('_');
+            }
+            name.push(letter.to_ascii_uppercase());
+        }
+        return name;
+    };
+    "a code this client does not know".to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -37,3 +37,23 @@ impl Drop for Guard {
         drop(self.shell.wait());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Guard;
+
+    #[test]
+    fn acts_when_its_process_is_gone_and_not_before() {
+        let home = tempfile::tempdir().unwrap();
+        let file = |name: &str| home.path().join(name).display().to_string();
+
+        let mut orphan = Guard::new(&["touch", &file("orphan")]).unwrap();
+        // What the operating system does to the pipes of a process that ends.
+        drop(orphan.shell.stdin.take());
+        orphan.shell.wait().unwrap();
+        assert!(home.path().join("orphan").exists());
+
+        drop(Guard::new(&["touch", &file("disarmed")]).unwrap());
+        assert!(!home.path().join("disarmed").exists());
+    }
+}

@@ -80,9 +80,17 @@ impl JvmNode {
             // Ctrl-C is for us; nodes are stopped in order.
             .process_group(0);
         let process = java.spawn().map_err(NodesError::file("start", "java"))?;
-        let guard = Guard::new(&["kill", "-9", &process.id().to_string()])?;
+        let guard = self.guard(process.id())?;
         self.life = Some(Life { process, guard: Some(guard) });
         Ok(())
+    }
+
+    /// Kills the process and removes what it has written, and the directory of the cluster with
+    /// its last node.
+    fn guard(&self, process: u32) -> Result<Guard, NodesError> {
+        let clean_up = r#"kill -9 "$1"; rm -rf "$2"; rmdir "${2%/*}""#;
+        let home = self.home.display().to_string();
+        Guard::new(&["sh", "-c", clean_up, "sh", &process.to_string(), &home])
     }
 
     /// The last lines of the log, if the node has ended by itself.

@@ -18,7 +18,7 @@ pub use error::ConfigError;
 pub use from_properties::{Finding, FindingReason};
 pub use policies::BadRecord;
 
-use crate::process::OffsetReset;
+use crate::process::{NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
 
 use from_properties::Setting;
@@ -204,6 +204,9 @@ settings! {
     /// What to do with a record that cannot be written.
     plain production_exception_handler: BadRecord = BadRecord::Fail,
         Streams "production.exception.handler", any;
+    /// What happens to a record that is null where an operator has no form for it. Not a setting of
+    /// Kafka Streams.
+    plain null_records: NullRecords = NullRecords::Drop, Streams "null.records", any;
     /// The topic for records that a handler answers with [`BadRecord::DeadLetter`] (KIP-1034).
     named errors_dead_letter_queue_topic_name: Option<String> = None,
         Streams "errors.dead.letter.queue.topic.name", any;

@@ -47,9 +47,11 @@ use uuid::Uuid;
 
 use crate::config::{BadRecord, StreamsConfig};
 use crate::process::{
-    ExceptionHandler, Handlers, Program, UserError, dead_letter, log_and_continue, log_and_fail,
+    DroppedRecords, ExceptionHandler, Handlers, Program, UserError, dead_letter, log_and_continue,
+    log_and_fail,
 };
 use crate::state_dir::{StateDirError, StateDirectory};
+use crate::task::TaskWatch;
 use crate::topics_check::{CheckedTopics, check_topics};
 use coordinator::{Coordinator, InstanceCommand, Views};
 use plan::Changelogs;
@@ -85,6 +87,7 @@ pub struct Instance {
     commands: mpsc::UnboundedSender<InstanceCommand>,
     state: watch::Receiver<InstanceState>,
     tasks: watch::Receiver<BTreeMap<TaskId, TaskStatus>>,
+    watches: watch::Receiver<BTreeMap<TaskId, Arc<TaskWatch>>>,
     error: Arc<OnceLock<Arc<InstanceError>>>,
     process_id: Uuid,
     coordinator: JoinHandle<()>,
@@ -130,6 +133,16 @@ impl Instance {
     /// The tasks of this instance.
     pub fn tasks(&self) -> BTreeMap<TaskId, TaskStatus> {
         self.tasks.borrow().clone()
+    }
+
+    /// The records that were dropped so far, by task, node and reason. Every record that ends early
+    /// is in here.
+    pub fn dropped_records(&self) -> DroppedRecords {
+        let mut dropped = DroppedRecords::default();
+        for (&task, watch) in &*self.watches.borrow() {
+            dropped.add(task, watch.drops());
+        }
+        dropped
     }
 
     /// Why the instance is in, or on its way to, [`InstanceState::Error`].
@@ -309,13 +322,15 @@ impl InstanceBuilder {
         let views = Views {
             state: watch::Sender::new(InstanceState::Created),
             tasks: watch::Sender::new(BTreeMap::new()),
+            watches: watch::Sender::new(BTreeMap::new()),
             error: Arc::clone(&error),
         };
         let (state, tasks) = (views.state.subscribe(), views.tasks.subscribe());
+        let watches = views.watches.subscribe();
         let (coordinator, hears) =
             Coordinator::new(Arc::new(shared), self.execution, self.hooks, views, told);
         let coordinator = tokio::spawn(coordinator.run(hears, with_state));
-        Ok(Instance { commands, state, tasks, error, process_id, coordinator })
+        Ok(Instance { commands, state, tasks, watches, error, process_id, coordinator })
     }
 
     async fn prepare(&self) -> Result<(Shared, BTreeSet<TaskId>), StartError> {

@@ -21,12 +21,12 @@ pub use instance::{
     StartError, TaskStatus, UncaughtReaction,
 };
 pub use process::{
-    CachedUpdate, Cx, DropCounts, DropReason, ExceptionHandler, ExtractedTime, Failure,
-    FailureKind, FlushListener, Handlers, Headers, NodeIndex, OffsetReset, ProcessorProgram,
-    ProcessorSlot, ProcessorSupplier, Program, PunctuationToken, PunctuationType, RawRecord,
-    Reaction, RecordPosition, SinkProgram, SinkSlot, SourceNode, SourceProgram, StoreBackendChoice,
-    StoreCursor, StoreProgram, StoreSlot, TaskError, TaskProcessor, UserError, UserPanic,
-    dead_letter, log_and_continue, log_and_fail,
+    CachedUpdate, Cx, DropCounts, DropReason, DroppedRecords, ExceptionHandler, ExtractedTime,
+    Failure, FailureKind, FlushListener, Handlers, Headers, NodeIndex, NullError, NullPart,
+    NullRecords, OffsetReset, ProcessorProgram, ProcessorSlot, ProcessorSupplier, Program,
+    PunctuationToken, PunctuationType, RawRecord, Reaction, RecordPosition, SinkProgram, SinkSlot,
+    SourceNode, SourceProgram, StoreBackendChoice, StoreCursor, StoreProgram, StoreSlot, TaskError,
+    TaskProcessor, UserError, UserPanic, dead_letter, log_and_continue, log_and_fail,
 };
 pub use state_dir::{StateDirError, StateDirectory};
 pub use task::{

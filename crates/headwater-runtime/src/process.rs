@@ -6,18 +6,20 @@ mod drops;
 mod error;
 mod handler;
 mod headers;
+mod null_records;
 mod program;
 mod punctuation;
 mod slots;
 pub(crate) mod store;
 
 pub use cx::{Cx, StoreCursor};
-pub use drops::{DropCounts, DropReason};
+pub use drops::{DropCounts, DropReason, DroppedRecords};
 pub use error::{FailureKind, RecordPosition, TaskError, UserError, UserPanic};
 pub use handler::{
     ExceptionHandler, Failure, Handlers, Reaction, dead_letter, log_and_continue, log_and_fail,
 };
 pub use headers::Headers;
+pub use null_records::{NullError, NullPart, NullRecords};
 pub use program::{
     CachedUpdate, ExtractedTime, FlushListener, NegativeTimestamp, OffsetReset, ProcessorProgram,
     ProcessorSupplier, Program, RawRecord, SinkProgram, SourceNode, SourceProgram,

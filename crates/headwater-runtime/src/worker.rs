@@ -20,7 +20,7 @@ pub use outputs::{OutputLimits, Partitioning};
 pub(crate) use outputs::{AppendError, Outputs, TopicIndex};
 pub(crate) use thread_core::ThreadCore;
 
-use crate::process::{DropCounts, Handlers, TaskError};
+use crate::process::{DropCounts, DroppedRecords, Handlers, NullRecords, TaskError};
 use crate::task::{Choice, Input, MaxTaskIdle, NewTask, Task};
 
 /// Settings of a stream thread.
@@ -42,6 +42,8 @@ pub struct WorkerConfig {
     pub outputs: OutputLimits,
     /// What to do with failures.
     pub handlers: Handlers,
+    /// What happens to records that are null where a node has no form for it.
+    pub null_records: NullRecords,
     /// How many partitions each output topic has: sinks, changelogs, dead-letter topics.
     pub partition_counts: Arc<BTreeMap<TopicName, i32>>,
 }
@@ -58,6 +60,7 @@ impl Default for WorkerConfig {
             slice_records: 1_000,
             outputs: OutputLimits::default(),
             handlers: Handlers::default(),
+            null_records: NullRecords::Drop,
             partition_counts: Arc::default(),
         }
     }
@@ -196,7 +199,10 @@ impl Worker {
 
     /// Records dropped by a task.
     pub fn drops(&self, task: TaskId) -> Option<DropCounts> {
-        self.tasks.get(&task).map(|slot| slot.task.core.drops)
+        let watch = &self.tasks.get(&task)?.task.core.watch;
+        let mut dropped = DroppedRecords::default();
+        dropped.add(task, watch.drops());
+        Some(dropped.counts())
     }
 
     fn add_task(&mut self, new: NewTask) {

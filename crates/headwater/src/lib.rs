@@ -62,10 +62,11 @@ pub use headwater_dsl::{
     UsePartitionTimeOnInvalidTimestamp,
 };
 pub use headwater_runtime::{
-    CloseTimeout, DropReason, ExceptionHandler, Failure, FailureKind, Handlers, Headers, Instance,
-    InstanceBuilder, InstanceError, InstanceState, PunctuationToken, PunctuationType, Reaction,
-    RestoreListener, StartError, StreamsConfig, TaskError, TaskStatus, UncaughtReaction, UserError,
-    dead_letter, log_and_continue, log_and_fail,
+    CloseTimeout, DropReason, DroppedRecords, ExceptionHandler, Failure, FailureKind, Handlers,
+    Headers, Instance, InstanceBuilder, InstanceError, InstanceState, NullRecords,
+    PunctuationToken, PunctuationType, Reaction, RestoreListener, StartError, StreamsConfig,
+    TaskError, TaskStatus, UncaughtReaction, UserError, dead_letter, log_and_continue,
+    log_and_fail,
 };
 pub use headwater_store::ValueAndTimestamp;
 pub use instance::Headwater;

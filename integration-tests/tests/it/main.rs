@@ -1,5 +1,7 @@
 //! Tests of the whole, through the facade.
 
+mod app;
 mod conformance;
+mod nulls;
 mod outside;
 mod word_count;

@@ -75,8 +75,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             "KSTREAM-FLATMAPVALUES-",
             step::<K, V, K, V2, _>(move |out, record| {
                 let Some(value) = N::view(record.value) else {
-                    out.null_value();
-                    return Ok(());
+                    return out.null_value();
                 };
                 let mut emit = EmitValues::new(out, record.key, record.timestamp);
                 let result = mapper(record.key, value, &mut emit);
@@ -116,8 +115,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             "KSTREAM-FLATMAP-",
             step::<K, V, K2, V2, _>(move |out, record| {
                 let Some(value) = N::view(record.value) else {
-                    out.null_value();
-                    return Ok(());
+                    return out.null_value();
                 };
                 let mut emit = EmitPairs::new(out, record.timestamp);
                 let result = mapper(record.key, value, &mut emit);

@@ -63,8 +63,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             "KSTREAM-MAP-",
             step::<K, V, K2, V2, _>(move |out, record| {
                 let Some(value) = N::view(record.value) else {
-                    out.null_value();
-                    return Ok(());
+                    return out.null_value();
                 };
                 match mapper(record.key, value) {
                     Ok((key, value)) => {
@@ -91,8 +90,7 @@ where
 {
     step::<K, V, K2, V, _>(move |out, record| {
         let Some(value) = N::view(record.value) else {
-            out.null_value();
-            return Ok(());
+            return out.null_value();
         };
         match mapper(record.key, value) {
             Ok(key) => {

@@ -1,7 +1,5 @@
 //! Repartitioning: through a topic, so that equal keys are in one partition again.
 
-use headwater_runtime::DropReason;
-
 use super::KStream;
 use crate::builder::{SOURCE, own_or_inherited};
 use crate::error::DslError;
@@ -97,8 +95,7 @@ pub(crate) fn repartition<K: 'static, V: 'static>(
 fn drop_null_keys<K: 'static, V: 'static>() -> WireInner {
     step::<K, V, K, V, _>(|out, record| {
         if record.key.is_none() {
-            out.dropped(DropReason::NullKey);
-            return Ok(());
+            return out.null_key();
         }
         out.forward(record)
     })

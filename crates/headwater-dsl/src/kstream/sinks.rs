@@ -56,8 +56,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             "KSTREAM-FOREACH-",
             step::<K, V, K, V, _>(move |out, record| {
                 let Some(value) = N::view(record.value) else {
-                    out.null_value();
-                    return Ok(());
+                    return out.null_value();
                 };
                 action(record.key, value).or_else(|error| out.failed(error))
             }),

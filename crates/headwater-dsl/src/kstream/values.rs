@@ -38,8 +38,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             "KSTREAM-FILTER-",
             step::<K, V, K, V, _>(move |out, record| {
                 let Some(value) = N::view(record.value) else {
-                    out.null_value();
-                    return Ok(());
+                    return out.null_value();
                 };
                 match predicate(record.key, value) {
                     Ok(true) => out.forward(record),
@@ -115,8 +114,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             "KSTREAM-MAPVALUES-",
             step::<K, V, K, V2, _>(move |out, record| {
                 let Some(value) = N::view(record.value) else {
-                    out.null_value();
-                    return Ok(());
+                    return out.null_value();
                 };
                 match mapper(record.key, value) {
                     Ok(made) => {
@@ -151,8 +149,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             "KSTREAM-PEEK-",
             step::<K, V, K, V, _>(move |out, record| {
                 let Some(value) = N::view(record.value) else {
-                    out.null_value();
-                    return Ok(());
+                    return out.null_value();
                 };
                 match action(record.key, value) {
                     Ok(()) => out.forward(record),

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use headwater_runtime::{Cx, DropReason, NodeIndex, TaskError, UserError};
+use headwater_runtime::{Cx, NodeIndex, NullPart, TaskError, UserError};
 
 use super::kept_table::{Kept, KeptTable};
 use super::{NewValue, StepError, settle};
@@ -64,12 +64,10 @@ where
     fn process(&self, cx: &mut Cx<'_>, record: Record<'_, K, V>) -> Result<(), TaskError> {
         cx.enter(self.index);
         let Some(key) = record.key else {
-            cx.dropped(self.index, DropReason::NullKey);
-            return Ok(());
+            return cx.null_record(self.index, NullPart::Key);
         };
         let Some(value) = record.value else {
-            cx.dropped(self.index, DropReason::NullValue);
-            return Ok(());
+            return cx.null_record(self.index, NullPart::Value);
         };
         let mut key_bytes = cx.take_buffer();
         let result = self.update(cx, (key, &mut key_bytes), value, record.timestamp);

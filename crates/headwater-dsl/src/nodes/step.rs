@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use headwater_runtime::{Cx, DropReason, FailureKind, NodeIndex, TaskError, UserError};
+use headwater_runtime::{Cx, FailureKind, NodeIndex, NullPart, TaskError, UserError};
 
 use crate::edge::{Below, Edge, Node};
 use crate::record::Record;
@@ -72,14 +72,14 @@ impl<K, V> Out<'_, '_, K, V> {
 
     /// Ends a record whose value is null where a function has no form for it.
     #[cold]
-    pub(crate) fn null_value(&mut self) {
-        self.dropped(DropReason::NullValue);
+    pub(crate) fn null_value(&mut self) -> Result<(), TaskError> {
+        self.cx.null_record(self.index, NullPart::Value)
     }
 
-    /// Ends a record, counted.
+    /// Ends a record whose key is null where one is needed.
     #[cold]
-    pub(crate) fn dropped(&mut self, reason: DropReason) {
-        self.cx.dropped(self.index, reason);
+    pub(crate) fn null_key(&mut self) -> Result<(), TaskError> {
+        self.cx.null_record(self.index, NullPart::Key)
     }
 
     /// A user function failed.

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use headwater_runtime::{Cx, DropReason, NodeIndex, TaskError, UserError};
+use headwater_runtime::{Cx, NodeIndex, NullPart, TaskError, UserError};
 
 use super::kept_table::{Kept, KeptTable};
 use super::{NewValue, StepError, settle};
@@ -32,8 +32,7 @@ impl<K: 'static, V: 'static> Node<K, V> for TableSource<K, V> {
     fn process(&self, cx: &mut Cx<'_>, record: Record<'_, K, V>) -> Result<(), TaskError> {
         cx.enter(self.index);
         let Some(key) = record.key else {
-            cx.dropped(self.index, DropReason::NullKey);
-            return Ok(());
+            return cx.null_record(self.index, NullPart::Key);
         };
         let Some(kept) = &self.kept else {
             let change = Change { new: record.value, old: None };

@@ -8,7 +8,7 @@ use headwater_records::Compression;
 
 use super::properties::{self, Property};
 use super::{BadRecord, ConfigError, Scope, StreamsConfig};
-use crate::process::OffsetReset;
+use crate::process::{NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
 
 /// A key of a properties file that has no effect.
@@ -370,6 +370,12 @@ named_setting! {
     "continue" | "LogAndContinueExceptionHandler" | "LogAndContinueProcessingExceptionHandler"
         => BadRecord::Continue,
     "dead_letter" => BadRecord::DeadLetter,
+}
+
+named_setting! {
+    NullRecords, "drop or fail",
+    "drop" => NullRecords::Drop,
+    "fail" => NullRecords::Fail,
 }
 
 named_setting! {

@@ -59,6 +59,8 @@ pub struct TaskStatus {
 pub(super) struct Views {
     pub(super) state: watch::Sender<InstanceState>,
     pub(super) tasks: watch::Sender<BTreeMap<TaskId, TaskStatus>>,
+    /// Of all tasks that were ever here.
+    pub(super) watches: watch::Sender<BTreeMap<TaskId, Arc<TaskWatch>>>,
     pub(super) error: Arc<OnceLock<Arc<InstanceError>>>,
 }
 

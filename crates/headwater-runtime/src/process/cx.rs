@@ -13,8 +13,9 @@ use smallvec::SmallVec;
 use crate::process::store::{RecordContext, TaskStore};
 use crate::process::{
     CachedUpdate, DropReason, ExceptionHandler, Failure, FailureKind, Headers, NodeIndex,
-    ProcessorSlot, PunctuationToken, PunctuationType, RawRecord, Reaction, RecordPosition,
-    SinkSlot, StoreSlot, TaskError, TaskProcessor, UserError, dead_letter_headers,
+    NullError, NullPart, NullRecords, ProcessorSlot, PunctuationToken, PunctuationType, RawRecord,
+    Reaction, RecordPosition, SinkSlot, StoreSlot, TaskError, TaskProcessor, UserError,
+    dead_letter_headers,
 };
 use crate::task::TaskCore;
 use crate::worker::{AppendError, Partitioning, ThreadCore, TopicIndex};
@@ -469,8 +470,9 @@ impl Cx<'_> {
     }
 
     /// Counts a record that ends at `node`.
+    #[cold]
     pub fn dropped(&mut self, node: NodeIndex, reason: DropReason) {
-        self.task.drops.add(reason);
+        self.task.watch.count_drop(node, reason);
         tracing::debug!(
             task = %self.task.id,
             node = &*self.task.program.nodes[node.index()],
@@ -478,6 +480,25 @@ impl Cx<'_> {
             %reason,
             "record dropped"
         );
+    }
+
+    /// Ends a record that is null where `node` has no form for it: counted, or a failure of
+    /// processing, as the settings have it ([`NullRecords`]). `Ok` means to go on without it.
+    ///
+    /// # Errors
+    /// [`TaskError::Record`] when it is to fail, and the handler says so too.
+    #[cold]
+    pub fn null_record(&mut self, node: NodeIndex, part: NullPart) -> Result<(), TaskError> {
+        match self.thread.null_records {
+            NullRecords::Drop => {
+                self.dropped(node, part.reason());
+                Ok(())
+            }
+            NullRecords::Fail => {
+                let error = Box::new(NullError { part });
+                self.handle_failure(node, FailureKind::Processing, error, part.reason())
+            }
+        }
     }
 
     /// User code failed at `node`: asks the handler. `Ok` means to go on without this record.
@@ -490,6 +511,21 @@ impl Cx<'_> {
         node: NodeIndex,
         kind: FailureKind,
         error: UserError,
+    ) -> Result<(), TaskError> {
+        let reason = match kind {
+            FailureKind::Deserialization => DropReason::Deserialization,
+            FailureKind::Processing => DropReason::Processing,
+            FailureKind::Production => DropReason::Production,
+        };
+        self.handle_failure(node, kind, error, reason)
+    }
+
+    fn handle_failure(
+        &mut self,
+        node: NodeIndex,
+        kind: FailureKind,
+        error: UserError,
+        reason: DropReason,
     ) -> Result<(), TaskError> {
         let position = self.position();
         let reaction = self.ask_handler(node, kind, position.as_ref(), &*error);
@@ -506,11 +542,7 @@ impl Cx<'_> {
             Reaction::Continue => {}
             Reaction::DeadLetter(topic) => self.send_dead_letter(&topic, &*error)?,
         }
-        self.task.drops.add(match kind {
-            FailureKind::Deserialization => DropReason::Deserialization,
-            FailureKind::Processing => DropReason::Processing,
-            FailureKind::Production => DropReason::Production,
-        });
+        self.task.watch.count_drop(node, reason);
         Ok(())
     }
 

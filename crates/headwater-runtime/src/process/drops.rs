@@ -1,6 +1,10 @@
 //! Records that end without being processed: every one is counted, by reason.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
+
+use headwater_topology::TaskId;
 
 /// Why a record was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,27 +73,108 @@ impl DropCounts {
         self.0.iter().sum()
     }
 
-    /// Counts one more.
-    pub(crate) fn add(&mut self, reason: DropReason) {
-        self.0[reason as usize] += 1;
+    /// Counts of each reason, in the order of [`DropReason::ALL`].
+    pub(crate) fn new(counts: [u64; DropReason::ALL.len()]) -> Self {
+        Self(counts)
     }
+
+    /// Counts others too.
+    pub(crate) fn add(&mut self, others: Self) {
+        for (count, other) in self.0.iter_mut().zip(others.0) {
+            *count += other;
+        }
+    }
+}
+
+/// The records that an instance has dropped since it started, by task, node and reason: also those
+/// of tasks that have moved away. A record that is processed again after a failure and dropped again
+/// counts again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DroppedRecords {
+    tasks: BTreeMap<TaskId, BTreeMap<Arc<str>, DropCounts>>,
+}
+
+impl DroppedRecords {
+    /// Adds what the nodes of a task have dropped.
+    pub(crate) fn add(
+        &mut self,
+        task: TaskId,
+        nodes: impl Iterator<Item = (Arc<str>, DropCounts)>,
+    ) {
+        for (node, counts) in nodes.filter(|(_, counts)| counts.total() > 0) {
+            self.tasks.entry(task).or_default().entry(node).or_default().add(counts);
+        }
+    }
+
+    /// The counts of all tasks together.
+    pub fn counts(&self) -> DropCounts {
+        sum(self.nodes().map(|(_, _, counts)| counts))
+    }
+
+    /// Dropped for one reason.
+    pub fn of(&self, reason: DropReason) -> u64 {
+        self.counts().of(reason)
+    }
+
+    /// Dropped for any reason.
+    pub fn total(&self) -> u64 {
+        self.counts().total()
+    }
+
+    /// The counts of one task.
+    pub fn of_task(&self, task: TaskId) -> DropCounts {
+        sum(self.tasks.get(&task).into_iter().flat_map(|nodes| nodes.values().copied()))
+    }
+
+    /// The nodes that have dropped records, by task.
+    pub fn nodes(&self) -> impl Iterator<Item = (TaskId, &str, DropCounts)> {
+        self.tasks.iter().flat_map(|(&task, nodes)| {
+            nodes.iter().map(move |(node, counts)| (task, &**node, *counts))
+        })
+    }
+}
+
+fn sum(counts: impl Iterator<Item = DropCounts>) -> DropCounts {
+    counts.fold(DropCounts::default(), |mut sum, counts| {
+        sum.add(counts);
+        sum
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{DropCounts, DropReason};
+    use super::*;
+
+    fn counts(of: impl Fn(u64) -> u64) -> DropCounts {
+        let mut counts = [0; DropReason::ALL.len()];
+        for (number, count) in (0..).zip(&mut counts) {
+            *count = of(number);
+        }
+        DropCounts::new(counts)
+    }
 
     #[test]
     fn each_reason_has_a_count_of_its_own() {
-        let mut counts = DropCounts::default();
-        for (times, reason) in DropReason::ALL.into_iter().enumerate() {
-            for _ in 0..times {
-                counts.add(reason);
-            }
-        }
-        for (times, reason) in DropReason::ALL.into_iter().enumerate() {
-            assert_eq!(counts.of(reason), times as u64, "{reason}");
+        let counts = counts(|number| number);
+        for (number, reason) in (0..).zip(DropReason::ALL) {
+            assert_eq!(counts.of(reason), number, "{reason}");
         }
         assert_eq!(counts.total(), 21);
+    }
+
+    #[test]
+    fn counts_are_summed_by_task_and_over_all() {
+        let mut dropped = DroppedRecords::default();
+        let (first, second) = (TaskId::new(0, 0), TaskId::new(1, 3));
+        let node = |name: &str, counts| (Arc::from(name), counts);
+        dropped.add(first, [node("map", counts(|_| 1)), node("idle", counts(|_| 0))].into_iter());
+        dropped.add(first, [node("map", counts(|number| number))].into_iter());
+        dropped.add(second, [node("sink", counts(|_| 2))].into_iter());
+        let nodes: Vec<_> =
+            dropped.nodes().map(|(task, node, counts)| (task, node, counts.total())).collect();
+        assert_eq!(nodes, [(first, "map", 28), (second, "sink", 14)]);
+        assert_eq!(dropped.of_task(first).of(DropReason::NullValue), 2);
+        assert_eq!(dropped.of_task(TaskId::new(9, 9)).total(), 0);
+        assert_eq!((dropped.of(DropReason::NullKey), dropped.total()), (3, 42));
     }
 }

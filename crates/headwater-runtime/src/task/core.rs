@@ -7,7 +7,7 @@ use headwater_store::{MetaUpdate, TaskStorage};
 use headwater_topology::TaskId;
 
 use crate::process::store::TaskStore;
-use crate::process::{DropCounts, Headers, Program, Punctuations, TaskProcessor};
+use crate::process::{Headers, Program, Punctuations, TaskProcessor};
 use crate::task::TaskWatch;
 use crate::worker::TopicIndex;
 
@@ -31,7 +31,6 @@ pub(crate) struct TaskCore {
     /// Whether anything happened since the last commit.
     pub(crate) commit_needed: bool,
     pub(crate) watch: Arc<TaskWatch>,
-    pub(crate) drops: DropCounts,
     /// Operators' stream times changed since the last commit, to be stored with the data.
     pub(crate) meta: Vec<MetaUpdate>,
 }

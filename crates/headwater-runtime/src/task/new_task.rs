@@ -10,7 +10,7 @@ use headwater_store::{
 use headwater_topology::TaskId;
 
 use crate::process::store::{StoreCache, StoreChangelog, TaskStore, ValueLayout};
-use crate::process::{DropCounts, Headers, Program, Punctuations, StoreProgram};
+use crate::process::{Headers, Program, Punctuations, StoreProgram};
 use crate::task::input::{Input, InputStart};
 use crate::task::{Task, TaskCore, TaskWatch};
 use crate::worker::ThreadCore;
@@ -69,6 +69,7 @@ impl NewTask {
     /// Sets the task up on its thread.
     pub(crate) fn build(self, thread: &mut ThreadCore) -> Task {
         let program = self.program;
+        self.watch.watch_nodes(&program.nodes);
         let read_cache_bytes = self.read_cache_bytes / self.stores.len().max(1);
         let stores = program.stores.iter().zip(&self.stores).map(|(store, place)| {
             build_store(self.id, store, *place, &self.storages, thread, read_cache_bytes)
@@ -102,7 +103,6 @@ impl NewTask {
             commit_requested: false,
             commit_needed: false,
             watch: self.watch,
-            drops: DropCounts::default(),
             meta: Vec::new(),
             program,
         };

@@ -31,11 +31,20 @@ impl Coordinator {
             life: LifeCycle::new(),
             startable: None,
             stores: Stores::Elsewhere,
-            watch: Arc::new(TaskWatch::default()),
+            watch: self.watch(task),
             renewal: None,
         };
         self.tasks.insert(task, entry);
         self.drive(task, TaskEvent::TimePassed { directory_free: !self.cleaning });
+    }
+
+    /// Where the task can be seen at work; the same when it comes back, so that its counts go on.
+    fn watch(&self, task: TaskId) -> Arc<TaskWatch> {
+        let mut watch = Arc::default();
+        self.views
+            .watches
+            .send_modify(|watches| watch = Arc::clone(watches.entry(task).or_default()));
+        watch
     }
 
     /// Lets a task go on its way, and does what that asks for.

@@ -113,6 +113,7 @@ impl Coordinator {
                 compression: config.compression_type,
             },
             handlers: self.shared.handlers.clone(),
+            null_records: config.null_records,
             partition_counts: Arc::clone(&self.shared.partition_counts),
             ..WorkerConfig::default()
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use headwater_runtime::{
-    DropReason, FromWorker, Handlers, WorkerConfig, dead_letter, log_and_continue,
+    DropReason, FromWorker, Handlers, NullRecords, WorkerConfig, dead_letter, log_and_continue,
 };
 
 use super::harness::{Harness, TASK};
@@ -119,4 +119,37 @@ fn a_null_key_is_dropped_and_counted() {
     harness.run();
     assert_eq!(harness.take_written("out"), ["a=none->1@2"]);
     assert_eq!(harness.worker.drops(TASK).unwrap().of(DropReason::NullKey), 1);
+}
+
+fn failing_on_nulls(handlers: Handlers) -> Harness {
+    let null_records = NullRecords::Fail;
+    let config =
+        WorkerConfig { cache_bytes_max: 0, handlers, null_records, ..WorkerConfig::default() };
+    Harness::counting(config, false)
+}
+
+#[test]
+fn a_null_key_can_be_a_failure() {
+    let mut harness = failing_on_nulls(Handlers::default());
+    harness.fetch("in", &[("a", "x", 1), ("", "x", 2)]);
+    harness.run();
+    let Some(FromWorker::TaskFailed { error, .. }) = harness.said.pop() else {
+        panic!("the task has not failed")
+    };
+    assert_eq!(
+        error.to_string(),
+        "processing failed in task 0_0, node count, record in-0 at offset 1: the key is null, and \
+         this node needs one; filter such records out before it, or set null.records to drop",
+    );
+}
+
+#[test]
+fn a_null_key_that_is_a_failure_goes_to_the_handler() {
+    let mut harness = failing_on_nulls(processing(dead_letter("dead")));
+    harness.fetch("in", &[("", "x", 1), ("a", "x", 2)]);
+    harness.run();
+    assert_eq!(harness.take_written("dead"), ["null=x@1"]);
+    assert_eq!(harness.take_written("out"), ["a=none->1@2"]);
+    let drops = harness.worker.drops(TASK).unwrap();
+    assert_eq!((drops.of(DropReason::NullKey), drops.total()), (1, 1));
 }

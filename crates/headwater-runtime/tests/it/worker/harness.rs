@@ -8,10 +8,10 @@ use std::time::Duration;
 use headwater_broker::TopicPartition;
 use headwater_records::{Batch, BatchBuilder, BatchRecords, Compression, Record};
 use headwater_runtime::{
-    CachedUpdate, CommittedTask, Cx, DropReason, FailureKind, FetchedInput, FlushListener,
-    FromWorker, InputStart, NewTask, NodeIndex, Now, Partitioning, Program, RawRecord,
-    SealedCommit, SinkProgram, SinkSlot, SourceNode, SourceProgram, Step, StoreBackendChoice,
-    StoreProgram, StoreSlot, TaskError, TaskWatch, ToWorker, Worker, WorkerConfig,
+    CachedUpdate, CommittedTask, Cx, FailureKind, FetchedInput, FlushListener, FromWorker,
+    InputStart, NewTask, NodeIndex, Now, NullPart, Partitioning, Program, RawRecord, SealedCommit,
+    SinkProgram, SinkSlot, SourceNode, SourceProgram, Step, StoreBackendChoice, StoreProgram,
+    StoreSlot, TaskError, TaskWatch, ToWorker, Worker, WorkerConfig,
 };
 use headwater_store::{MemoryBackend, OpenOptions, StoreBackend, WriteBatch};
 use headwater_topology::{StoreKind, StoreSpec, TaskId};
@@ -27,8 +27,7 @@ impl SourceNode for CountSource {
         let node = NodeIndex(1);
         cx.enter(node);
         let Some(key) = record.key else {
-            cx.dropped(node, DropReason::NullKey);
-            return Ok(());
+            return cx.null_record(node, NullPart::Key);
         };
         match record.value {
             Some(b"panic") => panic!("told to"),

@@ -16,7 +16,7 @@ pub enum ChangelogError {
         /// The changelog.
         topic_partition: TopicPartition,
         /// What the broker said.
-        source: BrokerError,
+        source: Box<BrokerError>,
     },
     /// The bytes of a batch do not make sense.
     #[error("changelog {topic_partition} has a damaged batch")]

@@ -298,7 +298,8 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
             }
             NextStep::Retry | NextStep::Rejoin | NextStep::ReplaceWriter | NextStep::Fail => {
                 let topic_partition = topic_partition.clone();
-                target.stop(Err(ChangelogError::Broker { topic_partition, source: error }));
+                target
+                    .stop(Err(ChangelogError::Broker { topic_partition, source: Box::new(error) }));
             }
         }
         self.end_if_done(id);

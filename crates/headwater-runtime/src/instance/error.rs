@@ -98,7 +98,7 @@ pub enum InstanceError {
         /// What was tried.
         operation: &'static str,
         /// What the broker said.
-        source: BrokerError,
+        source: Box<BrokerError>,
     },
     /// Output, changelogs or offsets could not be written.
     #[error("stream thread {thread} cannot {operation}")]
@@ -108,7 +108,7 @@ pub enum InstanceError {
         /// What was tried.
         operation: &'static str,
         /// What the broker said.
-        source: BrokerError,
+        source: Box<BrokerError>,
     },
     /// Committed state could not be written to the store.
     #[error("stream thread {thread} cannot write committed state of task {task}")]

@@ -211,8 +211,10 @@ async fn position_epoch_ends(
     }
     let ask = || shared.broker.epoch_ends(&queries);
     let found = match retry(shared, id, "look at its changelogs", ask).await {
-        Err(InstanceError::Broker { source: BrokerError::Unsupported { call }, .. }) => {
-            tracing::debug!(task = %id, call, "the broker does not tell epochs");
+        Err(InstanceError::Broker { source, .. })
+            if matches!(*source, BrokerError::Unsupported { .. }) =>
+        {
+            tracing::debug!(task = %id, error = %source, "the broker does not tell epochs");
             return Ok(BTreeMap::new());
         }
         found => found?,
@@ -317,7 +319,7 @@ where
         };
         let waited = shared.clock.monotonic().saturating_sub(began);
         if error.next_step() != NextStep::Retry || waited >= limit {
-            return Err(InstanceError::Broker { task, operation, source: error });
+            return Err(InstanceError::Broker { task, operation, source: Box::new(error) });
         }
         tracing::debug!(%task, %error, "asks again");
         tokio::time::sleep(RETRY_PAUSE).await;

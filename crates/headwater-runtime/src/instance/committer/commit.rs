@@ -162,7 +162,7 @@ pub(super) fn failure(
     match error.next_step() {
         NextStep::Rejoin | NextStep::ReplaceWriter => CommitFailure::Passing(error.to_string()),
         NextStep::Retry | NextStep::ResetOffset | NextStep::Fail => {
-            let source = error.clone();
+            let source = Box::new(error.clone());
             CommitFailure::Fatal(InstanceError::Commit { thread: thread + 1, operation, source })
         }
     }

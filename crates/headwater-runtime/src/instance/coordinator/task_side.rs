@@ -282,7 +282,9 @@ impl Coordinator {
         self.drive(task, TaskEvent::Interrupted { commit: true });
         let error = match error {
             None => InstanceError::NoOffset { topic_partition },
-            Some(source) => InstanceError::Broker { task, operation: "read its input", source },
+            Some(error) => {
+                InstanceError::Broker { task, operation: "read its input", source: Box::new(error) }
+            }
         };
         self.uncaught(Some(thread), error);
     }

@@ -34,6 +34,8 @@ pub(crate) enum Destination<'a> {
 #[derive(Debug)]
 pub(crate) struct Answer<T> {
     pub(crate) body: T,
+    /// The version it is in.
+    pub(crate) version: i16,
     call: &'static str,
     peer: Arc<Peer>,
 }
@@ -72,7 +74,6 @@ impl Client {
 
     /// The same cluster through connections of its own, for requests that wait long at the server
     /// and would hold up what comes after them. They close with the last clone.
-    #[expect(dead_code, reason = "readers and memberships will")]
     pub(crate) fn apart(&self) -> Self {
         Self { cluster: Arc::clone(&self.cluster), connections: Arc::default() }
     }
@@ -91,12 +92,23 @@ impl Client {
         limit: Duration,
         build: impl FnOnce(i16) -> Result<R, BrokerError>,
     ) -> Result<Answer<R::Response>, Failure> {
+        self.call_once_up_to(i16::MAX, to, limit, build).await
+    }
+
+    /// As [`Client::call_once`], in a version that is not newer than `newest`.
+    pub(crate) async fn call_once_up_to<R: Request>(
+        &self,
+        newest: i16,
+        to: Destination<'_>,
+        limit: Duration,
+        build: impl FnOnce(i16) -> Result<R, BrokerError>,
+    ) -> Result<Answer<R::Response>, Failure> {
         let sent = async {
             let peer = match self.cluster.node(to).await? {
                 Some(node) => self.cluster.peer(node, &self.connections).await?,
                 None => self.cluster.any_peer().await?,
             };
-            exchange(&peer, &self.cluster.client_id, limit, build).await
+            exchange(&peer, newest, &self.cluster.client_id, limit, build).await
         };
         let result = sent.await;
         if let Err(failure) = &result {
@@ -184,16 +196,19 @@ impl<'a> Attempts<'a> {
     }
 }
 
-/// Sends a request to a peer and reads its answer.
+/// Sends a request to a peer, in a version not newer than `newest`, and reads its answer.
 pub(crate) async fn exchange<R: Request>(
     peer: &Arc<Peer>,
+    newest: i16,
     client_id: &StrBytes,
     limit: Duration,
     build: impl FnOnce(i16) -> Result<R, BrokerError>,
 ) -> Result<Answer<R::Response>, Failure> {
     let call = call_name::<R>();
-    let version =
-        peer.versions.of::<R>().ok_or_else(|| Failure::last(BrokerError::Unsupported { call }))?;
+    let version = peer
+        .versions
+        .up_to::<R>(newest)
+        .ok_or_else(|| Failure::last(BrokerError::Unsupported { call }))?;
     let request = build(version).map_err(Failure::last)?;
     let wrong = |cause| {
         let address = peer.connection.address().to_string();
@@ -208,5 +223,5 @@ pub(crate) async fn exchange<R: Request>(
         Failure::new(error, remedy)
     })?;
     let body = decode::<R>(answer, version).map_err(wrong)?;
-    Ok(Answer { body, call, peer: Arc::clone(peer) })
+    Ok(Answer { body, version, call, peer: Arc::clone(peer) })
 }

@@ -155,8 +155,14 @@ impl Cluster {
         let build = |_| {
             Ok(MetadataRequest::default().with_topics(topics).with_allow_auto_topic_creation(false))
         };
-        exchange::<MetadataRequest>(peer, &self.client_id, self.options.request_timeout, build)
-            .await
+        exchange::<MetadataRequest>(
+            peer,
+            i16::MAX,
+            &self.client_id,
+            self.options.request_timeout,
+            build,
+        )
+        .await
     }
 
     /// Changes what is known.
@@ -210,7 +216,8 @@ impl Cluster {
         };
         let limit = self.options.request_timeout;
         let answer =
-            exchange::<FindCoordinatorRequest>(&peer, &self.client_id, limit, build).await?;
+            exchange::<FindCoordinatorRequest>(&peer, i16::MAX, &self.client_id, limit, build)
+                .await?;
         let found = Found::of(&answer.body).ok_or_else(|| answer.empty())?;
         if found.code != 0 {
             return Err(answer.refused(found.code, About::Group(group), found.message));

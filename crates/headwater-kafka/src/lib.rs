@@ -1,11 +1,15 @@
 //! Headwater's broker traits over the Kafka wire protocol.
 //!
-//! [`Kafka`] is a client of a cluster; so far it manages [`Topics`](headwater_broker::Topics) and
-//! [`Offsets`](headwater_broker::Offsets). The only crate that names a message of Kafka's protocol;
+//! [`Kafka`] is a client of a cluster; so far it reads logs
+//! ([`LogReader`](headwater_broker::LogReader)) and manages [`Topics`](headwater_broker::Topics)
+//! and [`Offsets`](headwater_broker::Offsets). The only crate that names a message of Kafka's protocol;
 //! the messages are kafka-protocol's.
 //!
 //! - One connection to a broker serves all requests that are answered at once, pipelined. Long
 //!   polls and joins have connections of their own.
+//! - A reader keeps one fetch at each node, of all partitions it leads, in an incremental session
+//!   (KIP-227), and reads from the nearest replica if the client says where it is (KIP-392). What
+//!   it hands out are slices of the answer as it came from the socket.
 //! - Every request has a time-out (`request.timeout.ms`); a request that runs into it ends its
 //!   connection. Requests that may be carried out twice are repeated with growing pauses until
 //!   `default.api.timeout.ms` is over; the others say what is unknown.
@@ -25,6 +29,7 @@ mod leaders;
 mod names;
 mod offsets;
 mod options;
+mod reader;
 mod topics;
 mod versions;
 

@@ -42,15 +42,11 @@ impl Versions {
         Self { ranges: ranges.into_iter().collect(), features: features.into_iter().collect() }
     }
 
-    /// The newest version of `R` that we encode and the server reads.
-    pub(crate) fn of<R: Request>(&self) -> Option<i16> {
+    /// The newest version of `R` that we encode and the server reads, not newer than `newest`.
+    pub(crate) fn up_to<R: Request>(&self, newest: i16) -> Option<i16> {
+        let (min, max) = *self.ranges.get(&R::KEY)?;
         // Not `ApiKey::valid_versions`: it names versions that the structs cannot encode.
-        self.best(R::KEY, R::VERSIONS)
-    }
-
-    fn best(&self, key: i16, ours: VersionRange) -> Option<i16> {
-        let (min, max) = *self.ranges.get(&key)?;
-        let both = ours.intersect(&VersionRange { min, max });
+        let both = R::VERSIONS.intersect(&VersionRange { min, max: max.min(newest) });
         (!both.is_empty()).then_some(both.max)
     }
 

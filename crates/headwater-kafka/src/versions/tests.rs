@@ -12,13 +12,23 @@ fn required() -> Vec<(i16, (i16, i16))> {
 fn the_newest_version_in_common_is_spoken() {
     let ranges = [(0, (0, 13)), (1, (4, 10)), (9, (1, 99))];
     let versions = Versions::new(ranges, []);
-    assert_eq!(versions.of::<ProduceRequest>(), Some(13));
-    assert_eq!(versions.of::<FetchRequest>(), Some(10));
+    assert_eq!(versions.up_to::<ProduceRequest>(i16::MAX), Some(13));
+    assert_eq!(versions.up_to::<FetchRequest>(i16::MAX), Some(10));
+    assert_eq!(versions.up_to::<ProduceRequest>(12), Some(12));
+    assert_eq!(versions.up_to::<ProduceRequest>(2), None, "ours begin at 3");
     // The newest there is a struct for, although its API has newer ones.
-    assert_eq!(versions.of::<OffsetFetchRequest>(), Some(9));
-    assert_eq!(Versions::new([(1, (0, 3))], []).of::<FetchRequest>(), None, "ours begin at 4");
-    assert_eq!(Versions::new([(1, (40, 50))], []).of::<FetchRequest>(), None, "ours end before");
-    assert_eq!(Versions::new([], []).of::<FetchRequest>(), None);
+    assert_eq!(versions.up_to::<OffsetFetchRequest>(i16::MAX), Some(9));
+    assert_eq!(
+        Versions::new([(1, (0, 3))], []).up_to::<FetchRequest>(i16::MAX),
+        None,
+        "ours begin at 4"
+    );
+    assert_eq!(
+        Versions::new([(1, (40, 50))], []).up_to::<FetchRequest>(i16::MAX),
+        None,
+        "ours end before"
+    );
+    assert_eq!(Versions::new([], []).up_to::<FetchRequest>(i16::MAX), None);
 }
 
 #[test]

@@ -3,3 +3,4 @@
 mod cluster;
 mod connecting;
 mod peer;
+mod reading;

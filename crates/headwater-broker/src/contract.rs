@@ -199,6 +199,7 @@ macro_rules! contract_suite {
                 members::a_member_that_does_not_join_again_is_dropped
                 members::a_member_that_leaves_is_not_waited_for
                 members::another_protocol_is_refused
+                members::the_interval_of_heartbeats_can_change
                 members::dropping_the_wait_loses_no_event
                 statics::a_static_member_that_is_back_moves_nothing
                 statics::a_second_member_of_the_same_instance_fences_the_first

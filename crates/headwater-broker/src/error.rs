@@ -1,5 +1,6 @@
 //! What can go wrong with a broker, and what to do next.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::{GroupId, TopicName, TopicPartition};
@@ -129,15 +130,16 @@ pub enum BrokerError {
     },
     /// A batch is larger than the topic allows (`max.message.bytes`).
     #[error(
-        "batch of {size_bytes} bytes for {topic_partition} is above the limit of {limit_bytes}"
+        "batch of {size_bytes} bytes for {topic_partition} is above the limit (max.message.bytes) of {}",
+        number_or_unknown(*.limit_bytes)
     )]
     BatchTooLarge {
         /// The partition.
         topic_partition: TopicPartition,
         /// Size of the batch.
         size_bytes: usize,
-        /// The topic's limit.
-        limit_bytes: usize,
+        /// The topic's limit; `None` where we may not ask for it.
+        limit_bytes: Option<usize>,
     },
     /// Bytes of a batch do not make sense.
     #[error("corrupt batch in {topic_partition}: {source}")]
@@ -149,7 +151,8 @@ pub enum BrokerError {
     },
     /// A sequence number came twice or out of order, and the first was not the same batch.
     #[error(
-        "producer {producer_id} is out of order on {topic_partition}: sequence {sequence}, expected {expected}"
+        "producer {producer_id} is out of order on {topic_partition}: sequence {sequence}, expected {}",
+        number_or_unknown(*.expected)
     )]
     OutOfOrderSequence {
         /// The partition.
@@ -158,8 +161,8 @@ pub enum BrokerError {
         producer_id: i64,
         /// The sequence that came.
         sequence: i32,
-        /// The one that should have come.
-        expected: i32,
+        /// The one that should have come, where the broker tells it.
+        expected: Option<i32>,
     },
     /// A newer producer with the same id is at work.
     #[error("producer {producer_id} with epoch {epoch} was fenced by a newer one")]
@@ -252,6 +255,10 @@ pub enum BrokerError {
         /// What the operating system said.
         cause: String,
     },
+}
+
+fn number_or_unknown(number: Option<impl fmt::Display>) -> String {
+    number.map_or_else(|| "unknown".to_owned(), |number| number.to_string())
 }
 
 impl BrokerError {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{BrokerError, GroupId};
+use crate::{BrokerError, GroupId, TopicName, TopicPartition};
 
 /// The id the coordinator gives a member. Cloning it copies a pointer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +57,10 @@ pub struct GroupOptions {
     pub client_id: String,
     /// The static id, for members that keep their place over a restart (KIP-345).
     pub group_instance_id: Option<String>,
+    /// What the group reads. As long as it has members, a broker keeps its committed offsets of
+    /// these topics however old they are; those of other topics only for so long as it keeps
+    /// offsets of a group without members (KIP-211).
+    pub topics: Vec<TopicName>,
     /// Without a heartbeat for so long the coordinator drops the member.
     pub session_timeout: Duration,
     /// How long the coordinator waits for known members when it rebalances.
@@ -83,6 +87,8 @@ pub struct MemberAssignment {
     pub member_id: MemberId,
     /// What it is told.
     pub assignment: Bytes,
+    /// What it reads, for Kafka's tools to show; members are not told.
+    pub partitions: Vec<TopicPartition>,
 }
 
 /// What happens to a member.
@@ -116,7 +122,8 @@ pub enum GroupEvent {
 /// One member's place in a group.
 ///
 /// Heartbeats and everything else on the wire happen while [`Membership::next_event`] is awaited,
-/// so its caller must do nothing slow in between.
+/// so its caller must do nothing slow in between. A member whose coordinator cannot be reached for
+/// the session time-out is told that it is [lost](GroupEvent::Lost), before anything else happens.
 #[async_trait]
 pub trait Membership: fmt::Debug + Send {
     /// Starts to join, or to join again, with these facts. The result comes as an event.
@@ -124,6 +131,10 @@ pub trait Membership: fmt::Debug + Send {
 
     /// Answers [`GroupEvent::PlanWanted`].
     fn plan(&mut self, assignments: Vec<MemberAssignment>);
+
+    /// From now on at most so long between two heartbeats, as [`GroupOptions::heartbeat_interval`]
+    /// had it before. A caller that knows a rebalance is coming hears of it sooner this way.
+    fn set_heartbeat_interval(&mut self, interval: Duration);
 
     /// Waits for what comes next.
     ///

@@ -116,7 +116,7 @@ impl Log {
             return Err(BrokerError::BatchTooLarge {
                 topic_partition: self.topic_partition.clone(),
                 size_bytes: batch.size_bytes(),
-                limit_bytes: self.config.max_message_bytes,
+                limit_bytes: Some(self.config.max_message_bytes),
             });
         }
         batch.check_crc().map_err(corrupt)?;

@@ -79,7 +79,7 @@ impl Producers {
             topic_partition: topic_partition.clone(),
             producer_id: batch.producer_id,
             sequence: batch.base_sequence,
-            expected,
+            expected: Some(expected),
         })
     }
 

@@ -168,6 +168,28 @@ pub async fn another_protocol_is_refused(subject: Subject) {
     assert_eq!(told.assignment, "theirs of 1");
 }
 
+/// With a shorter interval of heartbeats a member hears of a rebalance sooner, and with a longer
+/// one later.
+pub async fn the_interval_of_heartbeats_can_change(subject: Subject) {
+    let group = subject.group_id();
+    let mut first = member(&subject, &group, "first");
+    enter(&mut *first, "first", 1).await;
+    first.set_heartbeat_interval(SESSION / 4);
+    // The next heartbeat is still the one that was due.
+    let event = event_within(&mut *first, 2 * HEARTBEAT).await;
+    assert!(event.is_none(), "nothing happens, but it was told {event:?}");
+    let mut second = member(&subject, &group, "second");
+    let started = tokio::time::Instant::now();
+    tokio::join!(biased; settle(&mut *first, "first", 2), enter(&mut *second, "second", 2));
+    let slowly = started.elapsed();
+    assert!(slowly + 3 * HEARTBEAT >= SESSION / 4, "it was told after {slowly:?}");
+    first.set_heartbeat_interval(HEARTBEAT / 10);
+    let started = tokio::time::Instant::now();
+    tokio::join!(biased; settle(&mut *first, "first", 2), enter(&mut *second, "changed", 2));
+    let quickly = started.elapsed();
+    assert!(quickly < SESSION / 4, "it was told only after {quickly:?}");
+}
+
 /// A caller that waits for other things too, and so drops the wait again and again, gets where it
 /// wants to be.
 pub async fn dropping_the_wait_loses_no_event(subject: Subject) {

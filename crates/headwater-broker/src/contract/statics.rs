@@ -69,6 +69,7 @@ async fn settle_planned(member: &mut dyn Membership, event: GroupEvent) -> crate
     let plan = members.into_iter().map(|joined| crate::MemberAssignment {
         member_id: joined.member_id,
         assignment: Bytes::new(),
+        partitions: Vec::new(),
     });
     member.plan(plan.collect());
     match member.next_event().await.expect("the plan is taken") {

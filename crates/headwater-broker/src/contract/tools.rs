@@ -143,6 +143,7 @@ pub(super) fn group_options(group: &GroupId, client_id: &str) -> GroupOptions {
         protocol: "headwater-contract".to_owned(),
         client_id: client_id.to_owned(),
         group_instance_id: None,
+        topics: Vec::new(),
         session_timeout: SESSION,
         rebalance_timeout: REBALANCE,
         heartbeat_interval: HEARTBEAT,
@@ -174,6 +175,7 @@ pub(super) async fn settle(
                 let plan = members.iter().map(|joined| MemberAssignment {
                     member_id: joined.member_id.clone(),
                     assignment: plan_of(&joined.facts, members.len()),
+                    partitions: Vec::new(),
                 });
                 member.plan(plan.collect());
             }

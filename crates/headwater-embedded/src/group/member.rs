@@ -31,6 +31,7 @@ pub(crate) struct EmbeddedMembership {
     /// The call that is under way. It lives here and not in `next_event`, so that dropping that
     /// future loses nothing.
     in_flight: Option<BoxFuture<'static, Answer>>,
+    heartbeat_interval: Duration,
     next_heartbeat: Instant,
 }
 
@@ -65,8 +66,9 @@ impl EmbeddedMembership {
     pub(crate) fn new(shared: Arc<Shared>, options: GroupOptions) -> Self {
         let calls =
             Calls { shared, options: Arc::new(options), member_id: Arc::new(Mutex::new(None)) };
+        let heartbeat_interval = calls.options.heartbeat_interval;
         let next_heartbeat = Instant::now();
-        Self { calls, status: Status::Outside, in_flight: None, next_heartbeat }
+        Self { calls, status: Status::Outside, in_flight: None, heartbeat_interval, next_heartbeat }
     }
 
     fn start_sync(&mut self, generation: i32, plan: Vec<MemberAssignment>) {
@@ -91,7 +93,7 @@ impl EmbeddedMembership {
         match answer {
             Answer::Join(Ok(JoinOutcome::Generation { generation, leads: Some(members) })) => {
                 self.status = Status::Planning { generation };
-                self.heartbeat_after(self.calls.options.heartbeat_interval);
+                self.heartbeat_after(self.heartbeat_interval);
                 Ok(Some(GroupEvent::PlanWanted { generation, members }))
             }
             Answer::Join(Ok(
@@ -103,13 +105,13 @@ impl EmbeddedMembership {
             }
             Answer::Sync { generation, result: Ok(assignment) } => {
                 self.status = Status::Inside { generation, told: false };
-                self.heartbeat_after(self.calls.options.heartbeat_interval);
+                self.heartbeat_after(self.heartbeat_interval);
                 let grant = self.calls.grant(generation)?;
                 Ok(Some(GroupEvent::Assigned { grant, assignment }))
             }
             Answer::Sync { generation, result: Err(BrokerError::RebalanceInProgress { .. }) } => {
                 self.status = Status::Inside { generation, told: true };
-                self.heartbeat_after(self.calls.options.heartbeat_interval);
+                self.heartbeat_after(self.heartbeat_interval);
                 Ok(Some(GroupEvent::RebalanceStarted))
             }
             Answer::Heartbeat(result) => self.take_heartbeat(result),
@@ -123,7 +125,7 @@ impl EmbeddedMembership {
         &mut self,
         result: Result<(), BrokerError>,
     ) -> Result<Option<GroupEvent>, BrokerError> {
-        let interval = self.calls.options.heartbeat_interval;
+        let interval = self.heartbeat_interval;
         match result {
             Ok(()) => {
                 self.heartbeat_after(interval);
@@ -178,6 +180,11 @@ impl Membership for EmbeddedMembership {
         if let Status::Planning { generation } = self.status {
             self.start_sync(generation, assignments);
         }
+    }
+
+    fn set_heartbeat_interval(&mut self, interval: Duration) {
+        self.heartbeat_interval = interval;
+        self.next_heartbeat = self.next_heartbeat.min(Instant::now() + interval);
     }
 
     async fn next_event(&mut self) -> Result<GroupEvent, BrokerError> {

@@ -203,7 +203,7 @@ mod tests {
                         topic_partition: headwater_broker::TopicPartition::new("a", 0),
                         producer_id: 0,
                         sequence: 0,
-                        expected: 1,
+                        expected: Some(1),
                     }),
                 ),
                 "no" => lane.answered(now, number, Err(BrokerError::Closed)),
@@ -266,7 +266,7 @@ mod tests {
             "+, +, s, order 0",
             &expect![[r#"
             sent [0, 1]
-            order 0: Failed([0, 1], OutOfOrderSequence { topic_partition: TopicPartition { topic: "a", partition: 0 }, producer_id: 0, sequence: 0, expected: 1 })
+            order 0: Failed([0, 1], OutOfOrderSequence { topic_partition: TopicPartition { topic: "a", partition: 0 }, producer_id: 0, sequence: 0, expected: Some(1) })
         "#]],
         );
     }

@@ -1,6 +1,6 @@
 //! What all parts of an instance look at and none changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -68,6 +68,12 @@ impl Shared {
     /// The name of a stream thread, from 1 (feature row R6).
     pub(super) fn thread_name(&self, thread: usize) -> String {
         format!("{}-StreamThread-{}", self.client_id(), thread + 1)
+    }
+
+    /// Every topic that a task reads, repartition topics too.
+    pub(super) fn input_topics(&self) -> Vec<TopicName> {
+        let topics = self.tasks.tasks.values().flatten().map(|(topic, _)| topic.as_str());
+        topics.collect::<BTreeSet<_>>().into_iter().map(TopicName::from).collect()
     }
 
     /// The front of all names.

@@ -34,6 +34,7 @@ impl Coordinator {
             protocol: PROTOCOL.to_owned(),
             client_id: self.shared.client_id(),
             group_instance_id: config.group_instance_id.clone(),
+            topics: self.shared.input_topics(),
             session_timeout: Duration::from_millis(config.session_timeout_ms),
             rebalance_timeout: Duration::from_millis(config.max_poll_interval_ms),
             heartbeat_interval: Duration::from_millis(config.heartbeat_interval_ms),
@@ -115,7 +116,8 @@ impl Coordinator {
                     tracing::error!(member = %member.member_id, %error, "it gets no tasks");
                     let assignment = MemberPlan::default().encode();
                     let member_id = member.member_id;
-                    assignments.push(MemberAssignment { member_id, assignment });
+                    let partitions = Vec::new();
+                    assignments.push(MemberAssignment { member_id, assignment, partitions });
                 }
             }
         }
@@ -127,7 +129,10 @@ impl Coordinator {
                         generation, member = %member_id, active = ?texts(&plan.active),
                         withheld = ?texts(&plan.withheld), "plan"
                     );
-                    assignments.push(MemberAssignment { member_id, assignment: plan.encode() });
+                    let active = plan.active.iter();
+                    let partitions = active.flat_map(|task| self.shared.inputs(*task)).collect();
+                    let assignment = plan.encode();
+                    assignments.push(MemberAssignment { member_id, assignment, partitions });
                 }
                 send(&self.group, GroupCommand::Plan(assignments));
             }

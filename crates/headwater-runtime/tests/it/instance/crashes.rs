@@ -120,7 +120,7 @@ async fn a_writer_that_is_out_of_order_is_replaced_and_the_tasks_begin_anew() {
         topic_partition: headwater_broker::TopicPartition::new("x", 0),
         producer_id: 1,
         sequence: 2,
-        expected: 1,
+        expected: Some(1),
     };
     let instance = count_with_faults(&world, output_fails(0..1, &error)).await;
     running(&instance).await;

@@ -36,6 +36,9 @@ enum Scope {
     Consumer,
     /// `producer.`.
     Producer,
+    /// All of them, and `admin.`: one client does the work of all, so any of the prefixes counts,
+    /// `main.consumer.` most.
+    Client,
 }
 
 /// A setter: `plain` takes the value itself, `text` whatever becomes it, `named` the text of an
@@ -162,6 +165,8 @@ settings! {
     /// Name of the application: its consumer group, the front of its internal topics' names, and
     /// its directory below [`state_dir`](Self::state_dir).
     text application_id: String = String::new(), Streams "application.id", check_application_id;
+    /// Servers that are asked for the cluster: `host:port`, separated by commas.
+    named bootstrap_servers: Option<String> = None, Streams "bootstrap.servers", any;
     /// Front of the names of threads and clients; `None`: application id and process id.
     named client_id: Option<String> = None, Streams "client.id", any;
     /// Root of local state. Two processes of one application on one machine need different ones.
@@ -212,6 +217,30 @@ settings! {
         Streams "errors.dead.letter.queue.topic.name", any;
     /// Where a source starts on a partition without committed offset, unless it says so itself.
     plain auto_offset_reset: OffsetReset = OffsetReset::Earliest, Consumer "auto.offset.reset", any;
+    /// How long one request may take, in milliseconds; a long poll has its waiting time on top.
+    plain request_timeout_ms: u64 = 30_000, Client "request.timeout.ms", positive;
+    /// How long a request is tried in all, in milliseconds, over all repetitions.
+    plain default_api_timeout_ms: u64 = 60_000, Client "default.api.timeout.ms", positive;
+    /// How long opening a connection may take, in milliseconds.
+    plain socket_connection_setup_timeout_ms: u64 = 10_000,
+        Client "socket.connection.setup.timeout.ms", positive;
+    /// After so long, in milliseconds, the cluster is asked again who leads which partition.
+    plain metadata_max_age_ms: u64 = 300_000, Client "metadata.max.age.ms", positive;
+    /// Time before a request is repeated the first time, in milliseconds; doubled each time.
+    plain retry_backoff_ms: u64 = 100, Client "retry.backoff.ms", any;
+    /// At most so long between two repetitions, in milliseconds.
+    plain retry_backoff_max_ms: u64 = 1000, Client "retry.backoff.max.ms", any;
+    /// For how long a server that could not be reached is left alone the first time, in
+    /// milliseconds; doubled each time.
+    plain reconnect_backoff_ms: u64 = 50, Client "reconnect.backoff.ms", any;
+    /// At most so long, in milliseconds.
+    plain reconnect_backoff_max_ms: u64 = 1000, Client "reconnect.backoff.max.ms", any;
+    /// Where this instance is, so that it reads from the nearest replica (KIP-392); `None`: always
+    /// from the leader.
+    named client_rack: Option<String> = None, Consumer "client.rack", any;
+    /// A server answers a fetch as soon as it has so many bytes, or when it has waited
+    /// [`poll_ms`](Self::poll_ms).
+    plain fetch_min_bytes: u64 = 1, Consumer "fetch.min.bytes", any;
     /// Static id of this instance in the group: with it a quick restart moves nothing (KIP-345).
     named group_instance_id: Option<String> = None, Consumer "group.instance.id", any;
     /// Without a heartbeat for so long the group goes on without this instance, in milliseconds.

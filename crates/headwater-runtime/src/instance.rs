@@ -17,6 +17,7 @@
 //! any instant costs reading changelogs from the stored positions.
 
 mod committer;
+mod connect;
 mod coordinator;
 mod error;
 mod fetcher;
@@ -58,6 +59,7 @@ use plan::Changelogs;
 use shared::Shared;
 use uncaught::Hooks;
 
+pub use connect::Connector;
 pub use coordinator::TaskStatus;
 pub use error::{CloseTimeout, InstanceError, StartError};
 pub use state::InstanceState;
@@ -100,6 +102,7 @@ impl Instance {
             application: Arc::new(application),
             config: StreamsConfig::new(String::new()),
             broker: None,
+            connector: None,
             backend: Arc::new(MemoryBackend::new()),
             open_options: OpenOptions::default(),
             clock: Arc::new(SystemClock::new()),
@@ -205,6 +208,7 @@ pub struct InstanceBuilder {
     application: Arc<dyn Application>,
     config: StreamsConfig,
     broker: Option<Arc<dyn Broker>>,
+    connector: Option<Arc<dyn Connector>>,
     backend: Arc<dyn StoreBackend>,
     open_options: OpenOptions,
     clock: Arc<dyn Clock>,
@@ -227,7 +231,20 @@ impl InstanceBuilder {
         self
     }
 
-    /// The broker to work with.
+    /// Servers of the cluster to work with, `host:port`, separated by commas; over those in the
+    /// settings. The client is made at the start, by the [`connector`](Self::connector).
+    pub fn bootstrap_servers(mut self, servers: impl Into<String>) -> Self {
+        self.config = self.config.bootstrap_servers(servers);
+        self
+    }
+
+    /// Makes the client for the servers in the settings.
+    pub fn connector(mut self, connector: Arc<dyn Connector>) -> Self {
+        self.connector = Some(connector);
+        self
+    }
+
+    /// The broker to work with, whatever servers the settings name.
     pub fn broker(mut self, broker: Arc<dyn Broker>) -> Self {
         self.broker = Some(broker);
         self
@@ -334,11 +351,11 @@ impl InstanceBuilder {
     }
 
     async fn prepare(&self) -> Result<(Shared, BTreeSet<TaskId>), StartError> {
-        let broker = Arc::clone(self.broker.as_ref().ok_or(StartError::NoBroker)?);
         let application_id = self.config.application_id.clone();
         let wrong =
             |source| StartError::Topology { application_id: application_id.clone(), source };
         let topology = self.application.topology(&application_id).map_err(wrong)?;
+        let broker = self.find_broker().await?;
         let blocking: Arc<dyn Blocking> = match self.execution {
             Execution::Threads => Arc::new(TokioBlocking),
             Execution::InPlace => Arc::new(InlineBlocking),

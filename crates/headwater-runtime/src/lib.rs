@@ -17,8 +17,8 @@ mod worker;
 pub use config::{BadRecord, ConfigError, Finding, FindingReason, StreamsConfig};
 pub use headwater_changelog::RestoreListener;
 pub use instance::{
-    Application, CloseTimeout, Execution, Instance, InstanceBuilder, InstanceError, InstanceState,
-    StartError, TaskStatus, UncaughtReaction,
+    Application, CloseTimeout, Connector, Execution, Instance, InstanceBuilder, InstanceError,
+    InstanceState, StartError, TaskStatus, UncaughtReaction,
 };
 pub use process::{
     CachedUpdate, Cx, DropCounts, DropReason, DroppedRecords, ExceptionHandler, ExtractedTime,

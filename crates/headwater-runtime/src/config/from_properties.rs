@@ -62,17 +62,14 @@ const WITHOUT_MEANING: &[&str] = &[
     "application.server",
     "auto.commit.interval.ms",
     "auto.include.jmx.reporter",
-    "bootstrap.servers",
     "buffer.memory",
     "buffered.records.per.partition",
     "built.in.metrics.version",
     "cache.max.bytes.buffering",
     "check.crcs",
     "client.dns.lookup",
-    "client.rack",
     "client.tag.",
     "connections.max.idle.ms",
-    "default.api.timeout.ms",
     "default.client.supplier",
     "default.deserialization.exception.handler",
     "default.dsl.store",
@@ -93,7 +90,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "ensure.explicit.internal.resource.naming",
     "exclude.internal.topics",
     "fetch.max.wait.ms",
-    "fetch.min.bytes",
     "group.id",
     "group.protocol",
     "interceptor.classes",
@@ -108,7 +104,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "max.poll.records",
     "max.request.size",
     "max.warmup.replicas",
-    "metadata.max.age.ms",
     "metadata.max.idle.ms",
     "metadata.recovery.strategy",
     "metric.reporters",
@@ -123,12 +118,7 @@ const WITHOUT_MEANING: &[&str] = &[
     "processor.wrapper.class",
     "rack.aware.assignment.",
     "receive.buffer.bytes",
-    "reconnect.backoff.max.ms",
-    "reconnect.backoff.ms",
-    "request.timeout.ms",
     "retries",
-    "retry.backoff.max.ms",
-    "retry.backoff.ms",
     "rocksdb.config.setter",
     "sasl.",
     "security.",
@@ -150,13 +140,13 @@ const WITHOUT_MEANING: &[&str] = &[
 
 /// Client prefixes, with what a key behind them is for and how strongly it counts: Kafka Streams
 /// lets the more specific one win.
-const PREFIXES: &[(&str, Option<Scope>, u8)] = &[
-    ("main.consumer.", Some(Scope::Consumer), 2),
-    ("consumer.", Some(Scope::Consumer), 1),
-    ("producer.", Some(Scope::Producer), 1),
-    ("restore.consumer.", None, 0),
-    ("global.consumer.", None, 0),
-    ("admin.", None, 0),
+const PREFIXES: &[(&str, &[Scope], u8)] = &[
+    ("main.consumer.", &[Scope::Consumer, Scope::Client], 2),
+    ("consumer.", &[Scope::Consumer, Scope::Client], 1),
+    ("producer.", &[Scope::Producer, Scope::Client], 1),
+    ("admin.", &[Scope::Client], 1),
+    ("restore.consumer.", &[], 0),
+    ("global.consumer.", &[], 0),
 ];
 
 impl StreamsConfig {
@@ -248,11 +238,10 @@ fn place(key: &str) -> Result<(&str, u8), FindingReason> {
     if StreamsConfig::scope_of(key).is_some() {
         return Ok((key, 0));
     }
-    for &(prefix, scope, strength) in PREFIXES {
+    for &(prefix, scopes, strength) in PREFIXES {
         let Some(bare) = key.strip_prefix(prefix) else { continue };
-        let known = StreamsConfig::scope_of(bare);
-        return match known {
-            Some(Scope::Consumer | Scope::Producer) if known == scope => Ok((bare, strength)),
+        return match StreamsConfig::scope_of(bare) {
+            Some(scope) if scopes.contains(&scope) => Ok((bare, strength)),
             Some(_) => Err(FindingReason::NoMeaning),
             None => Err(reason_for(bare)),
         };

@@ -34,6 +34,7 @@ topic.min.insync.replicas = 2
 ",
     );
     let expected = StreamsConfig::new("word-count")
+        .bootstrap_servers("one:9092,two:9092")
         .state_dir("/var/lib/streams")
         .num_stream_threads(4)
         .commit_interval_ms(100)
@@ -44,14 +45,8 @@ topic.min.insync.replicas = 2
         .compression_type(Compression::Lz4)
         .topic("segment.bytes", "1000")
         .topic("min.insync.replicas", "2");
-    assert_eq!(StreamsConfig { findings: Vec::new(), ..config.clone() }, expected);
-    let findings: Vec<String> = config.findings.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        findings,
-        [
-            "bootstrap.servers in line 3 has no effect: Kafka Streams has this setting, Headwater does not"
-        ]
-    );
+    assert_eq!(config, expected);
+    assert_eq!(config.findings, []);
     config.validate().unwrap();
 }
 
@@ -62,7 +57,7 @@ fn keys_without_effect_are_named() {
 num.stream.treads=4
 commit.interval.ms=1
 ssl.keystore.location=x
-consumer.fetch.min.bytes=1
+consumer.fetch.max.wait.ms=1
 consumer.nonsense=1
 restore.consumer.session.timeout.ms=1
 producer.session.timeout.ms=1
@@ -77,7 +72,7 @@ client.tag.zone=a
         num.stream.treads in line 2 has no effect: there is no such setting
         commit.interval.ms in line 3 has no effect: the key comes again in line 10
         ssl.keystore.location in line 4 has no effect: Kafka Streams has this setting, Headwater does not
-        consumer.fetch.min.bytes in line 5 has no effect: Kafka Streams has this setting, Headwater does not
+        consumer.fetch.max.wait.ms in line 5 has no effect: Kafka Streams has this setting, Headwater does not
         consumer.nonsense in line 6 has no effect: there is no such setting
         restore.consumer.session.timeout.ms in line 7 has no effect: Kafka Streams has this setting, Headwater does not
         producer.session.timeout.ms in line 8 has no effect: Kafka Streams has this setting, Headwater does not
@@ -87,6 +82,27 @@ client.tag.zone=a
     .assert_eq(&findings.concat());
     assert_eq!(config.commit_interval_ms, 2);
     assert_eq!(config.num_stream_threads, 1);
+}
+
+#[test]
+fn one_client_takes_the_settings_of_all() {
+    let config = read(
+        "main.consumer.request.timeout.ms=4
+admin.request.timeout.ms=3
+request.timeout.ms=2
+producer.retry.backoff.ms=7
+reconnect.backoff.ms=5
+consumer.client.rack=here
+producer.fetch.min.bytes=9
+global.consumer.metadata.max.age.ms=1
+",
+    );
+    assert_eq!(config.request_timeout_ms, 4);
+    assert_eq!(config.retry_backoff_ms, 7);
+    assert_eq!(config.reconnect_backoff_ms, 5);
+    assert_eq!(config.client_rack.as_deref(), Some("here"));
+    let without_effect: Vec<usize> = config.findings.iter().map(|finding| finding.line).collect();
+    assert_eq!(without_effect, [7, 8]);
 }
 
 fn check_error(config: Result<StreamsConfig, ConfigError>, expected: &Expect) {

@@ -19,8 +19,25 @@ pub enum StartError {
     #[error("the configuration cannot be used")]
     Config(#[from] ConfigError),
     /// The builder was not told which broker to use.
-    #[error("no broker given; call `broker` on the builder")]
+    #[error("no broker given; call `bootstrap_servers` or `broker` on the builder")]
     NoBroker,
+    /// The settings name servers, but the program has no client for a cluster.
+    #[error(
+        "bootstrap.servers is {bootstrap_servers}, but this program was built without a client \
+         for a cluster (feature `kafka`)"
+    )]
+    NoConnector {
+        /// The servers in the settings.
+        bootstrap_servers: String,
+    },
+    /// There is no client for the servers in the settings.
+    #[error("no client for the cluster of {bootstrap_servers}")]
+    Connect {
+        /// The servers in the settings.
+        bootstrap_servers: String,
+        /// What the client says.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The topology cannot be built for this application.
     #[error("the topology cannot be built for application {application_id}")]
     Topology {

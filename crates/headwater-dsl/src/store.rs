@@ -6,6 +6,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use headwater_runtime::StoreFormats;
 use headwater_store::serde::Serde;
 use headwater_topology::{StoreKind, StoreSpec};
 
@@ -21,7 +22,13 @@ pub(crate) struct StoreDeclaration {
 
 /// The serdes of a store, of some types.
 #[derive(Clone)]
-pub(crate) struct StoreSerdes(Arc<dyn Any + Send + Sync>);
+pub(crate) struct StoreSerdes {
+    typed: Arc<dyn Any + Send + Sync>,
+    formats: FormatsOf,
+}
+
+/// The formats of serdes whose types are known to the function.
+type FormatsOf = fn(&StoreSerdes, &DefaultSerdes, &str) -> Option<StoreFormats>;
 
 struct Typed<K, V> {
     key: Option<Codec<K>>,
@@ -33,7 +40,18 @@ impl StoreSerdes {
         key: Option<Codec<K>>,
         value: Option<Codec<V>>,
     ) -> Self {
-        Self(Arc::new(Typed { key, value }))
+        Self {
+            typed: Arc::new(Typed { key, value }),
+            formats: |serdes, defaults, node| {
+                let (key, value) = serdes.typed::<K, V>(defaults, node)?;
+                Some(StoreFormats { key: key.format(), value: value.format() })
+            },
+        }
+    }
+
+    /// The names of the formats.
+    pub(crate) fn formats(&self, defaults: &DefaultSerdes, node: &str) -> Option<StoreFormats> {
+        (self.formats)(self, defaults, node)
     }
 
     /// The serdes, if the store has these types.
@@ -42,7 +60,7 @@ impl StoreSerdes {
         defaults: &DefaultSerdes,
         node: &str,
     ) -> Option<(Codec<K>, Codec<V>)> {
-        let typed = self.0.downcast_ref::<Typed<K, V>>()?;
+        let typed = self.typed.downcast_ref::<Typed<K, V>>()?;
         // A store without serde for its types has failed the build.
         let key = defaults.resolve(typed.key.as_ref(), Part::Key, node).ok()?;
         let value = defaults.resolve(typed.value.as_ref(), Part::Value, node).ok()?;

@@ -70,7 +70,7 @@ impl Behaviours {
         let nodes = subtopology.nodes.iter().map(|&id| graph.node(id).name.as_str().into());
         let mut program = Program { nodes: nodes.collect(), ..Program::default() };
         program.stores =
-            subtopology.stores.iter().filter_map(|name| store_program(graph, name)).collect();
+            subtopology.stores.iter().filter_map(|name| self.store_program(graph, name)).collect();
         let mut edges: BTreeMap<NodeId, Edge> = BTreeMap::new();
         // Nodes are numbered parents first, so backwards every child comes before its parents.
         for (index, &id) in subtopology.nodes.iter().enumerate().rev() {
@@ -105,6 +105,26 @@ impl Behaviours {
         // In the order in which they were added, as everything else.
         program.sources.reverse();
         Ok(program)
+    }
+
+    fn store_program(&self, graph: &Graph, name: &str) -> Option<StoreProgram> {
+        let store = graph.store(name)?;
+        let backend = if store.spec.persistent {
+            StoreBackendChoice::Persistent
+        } else {
+            StoreBackendChoice::InMemory
+        };
+        let changelog = store.changelog.as_ref();
+        let declaration = self.stores.get(name);
+        Some(StoreProgram {
+            spec: (*store.spec).clone(),
+            backend,
+            changelog: changelog.map(|changelog| changelog.topic.as_str().into()),
+            source_is_changelog: changelog.is_some_and(|changelog| changelog.is_source_topic),
+            flush: None,
+            formats: declaration
+                .and_then(|declaration| declaration.serdes.formats(&self.default_serdes, name)),
+        })
     }
 }
 
@@ -232,23 +252,6 @@ impl Wiring<'_> {
         self.program.sinks.push(SinkProgram { node: self.index, topic: topic.into() });
         SinkSlot(slot)
     }
-}
-
-fn store_program(graph: &Graph, name: &str) -> Option<StoreProgram> {
-    let store = graph.store(name)?;
-    let backend = if store.spec.persistent {
-        StoreBackendChoice::Persistent
-    } else {
-        StoreBackendChoice::InMemory
-    };
-    let changelog = store.changelog.as_ref();
-    Some(StoreProgram {
-        spec: (*store.spec).clone(),
-        backend,
-        changelog: changelog.map(|changelog| changelog.topic.as_str().into()),
-        source_is_changelog: changelog.is_some_and(|changelog| changelog.is_source_topic),
-        flush: None,
-    })
 }
 
 fn source_program(

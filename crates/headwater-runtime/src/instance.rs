@@ -51,8 +51,11 @@ use crate::process::{
     DroppedRecords, ExceptionHandler, Handlers, Program, UserError, dead_letter, log_and_continue,
     log_and_fail,
 };
+use crate::query::{
+    KnownStores, LocalTasks, QueryError, QueryableStoreType, StoreQueryParameters, StoreView,
+};
 use crate::state_dir::{StateDirError, StateDirectory};
-use crate::task::TaskWatch;
+use crate::task::{TaskState, TaskWatch};
 use crate::topics_check::{CheckedTopics, check_topics};
 use coordinator::{Coordinator, InstanceCommand, Views};
 use plan::Changelogs;
@@ -90,6 +93,8 @@ pub struct Instance {
     state: watch::Receiver<InstanceState>,
     tasks: watch::Receiver<BTreeMap<TaskId, TaskStatus>>,
     watches: watch::Receiver<BTreeMap<TaskId, Arc<TaskWatch>>>,
+    local: watch::Receiver<LocalTasks>,
+    known_stores: KnownStores,
     error: Arc<OnceLock<Arc<InstanceError>>>,
     process_id: Uuid,
     coordinator: JoinHandle<()>,
@@ -136,6 +141,43 @@ impl Instance {
     /// The tasks of this instance.
     pub fn tasks(&self) -> BTreeMap<TaskId, TaskStatus> {
         self.tasks.borrow().clone()
+    }
+
+    /// A typed view of a store, over all of its partitions that this instance has: interactive
+    /// queries (KIP-67). The [module](crate::query) says what a read sees.
+    ///
+    /// ```no_run
+    /// # fn print(instance: &headwater_runtime::Instance) -> Result<(), headwater_runtime::QueryError> {
+    /// use headwater_runtime::{QueryableStoreTypes, StoreQueryParameters};
+    /// use headwater_store::serde::{Long, Utf8};
+    ///
+    /// let counts = QueryableStoreTypes::key_value::<String, i64, _, _>(Utf8, Long);
+    /// let counts = instance.store(StoreQueryParameters::new("counts", counts))?;
+    /// println!("{:?}", counts.get("word")?);
+    /// for entry in counts.all()? {
+    ///     let (word, count) = entry?;
+    ///     println!("{word}: {count}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`QueryError`] says which: no such store, other types, no such partition, not here, not
+    /// running (yet), or the instance has stopped.
+    pub fn store<T: QueryableStoreType>(
+        &self,
+        parameters: StoreQueryParameters<T>,
+    ) -> Result<T::Store, QueryError> {
+        let StoreQueryParameters { store_name, store_type, wanted } = parameters;
+        let known = self.known_stores.get(&store_name, &store_type.wanted())?;
+        let states: BTreeMap<TaskId, TaskState> =
+            self.tasks.borrow().iter().map(|(&task, status)| (task, status.state)).collect();
+        let tasks =
+            wanted.select(&store_name, known, self.state(), &self.local.borrow(), &states)?;
+        let local = self.local.clone();
+        let store = store_name.as_str().into();
+        Ok(store_type.create(StoreView { store, layout: known.layout, wanted, tasks, local }))
     }
 
     /// The records that were dropped so far, by task, node and reason. Every record that ends early
@@ -340,14 +382,26 @@ impl InstanceBuilder {
             state: watch::Sender::new(InstanceState::Created),
             tasks: watch::Sender::new(BTreeMap::new()),
             watches: watch::Sender::new(BTreeMap::new()),
+            local: watch::Sender::new(LocalTasks::new()),
             error: Arc::clone(&error),
         };
         let (state, tasks) = (views.state.subscribe(), views.tasks.subscribe());
-        let watches = views.watches.subscribe();
+        let (watches, local) = (views.watches.subscribe(), views.local.subscribe());
+        let known_stores = KnownStores::new(&shared.programs, &shared.tasks);
         let (coordinator, hears) =
             Coordinator::new(Arc::new(shared), self.execution, self.hooks, views, told);
         let coordinator = tokio::spawn(coordinator.run(hears, with_state));
-        Ok(Instance { commands, state, tasks, watches, error, process_id, coordinator })
+        Ok(Instance {
+            commands,
+            state,
+            tasks,
+            watches,
+            local,
+            known_stores,
+            error,
+            process_id,
+            coordinator,
+        })
     }
 
     async fn prepare(&self) -> Result<(Shared, BTreeSet<TaskId>), StartError> {

@@ -9,6 +9,7 @@ mod config;
 mod facts;
 mod instance;
 pub mod process;
+pub mod query;
 mod state_dir;
 mod task;
 mod topics_check;
@@ -25,8 +26,13 @@ pub use process::{
     Failure, FailureKind, FlushListener, Handlers, Headers, NodeIndex, NullError, NullPart,
     NullRecords, OffsetReset, ProcessorProgram, ProcessorSlot, ProcessorSupplier, Program,
     PunctuationToken, PunctuationType, RawRecord, Reaction, RecordPosition, SinkProgram, SinkSlot,
-    SourceNode, SourceProgram, StoreBackendChoice, StoreCursor, StoreProgram, StoreSlot, TaskError,
-    TaskProcessor, UserError, UserPanic, dead_letter, log_and_continue, log_and_fail,
+    SourceNode, SourceProgram, StoreBackendChoice, StoreCursor, StoreFormats, StoreProgram,
+    StoreSlot, TaskError, TaskProcessor, UserError, UserPanic, dead_letter, log_and_continue,
+    log_and_fail,
+};
+pub use query::{
+    QueryError, QueryableStoreType, QueryableStoreTypes, ReadOnlyKeyValueStore,
+    ReadOnlyTimestampedKeyValueStore, StoreQueryParameters,
 };
 pub use state_dir::{StateDirError, StateDirectory};
 pub use task::{

@@ -23,7 +23,7 @@ pub use null_records::{NullError, NullPart, NullRecords};
 pub use program::{
     CachedUpdate, ExtractedTime, FlushListener, NegativeTimestamp, OffsetReset, ProcessorProgram,
     ProcessorSupplier, Program, RawRecord, SinkProgram, SourceNode, SourceProgram,
-    StoreBackendChoice, StoreProgram, TaskProcessor,
+    StoreBackendChoice, StoreFormats, StoreProgram, TaskProcessor,
 };
 pub use punctuation::{DuePunctuation, PunctuationToken, PunctuationType, Punctuations};
 pub use slots::{NodeIndex, ProcessorSlot, SinkSlot, StoreSlot};

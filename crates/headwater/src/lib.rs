@@ -64,9 +64,10 @@ pub use headwater_dsl::{
 pub use headwater_runtime::{
     CloseTimeout, DropReason, DroppedRecords, ExceptionHandler, Failure, FailureKind, Handlers,
     Headers, Instance, InstanceBuilder, InstanceError, InstanceState, NullRecords,
-    PunctuationToken, PunctuationType, Reaction, RestoreListener, StartError, StreamsConfig,
-    TaskError, TaskStatus, UncaughtReaction, UserError, dead_letter, log_and_continue,
-    log_and_fail,
+    PunctuationToken, PunctuationType, QueryError, QueryableStoreTypes, Reaction,
+    ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore, RestoreListener, StartError,
+    StoreQueryParameters, StreamsConfig, TaskError, TaskStatus, UncaughtReaction, UserError,
+    dead_letter, log_and_continue, log_and_fail,
 };
 pub use headwater_store::ValueAndTimestamp;
 pub use instance::Headwater;

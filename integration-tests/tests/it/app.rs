@@ -19,9 +19,14 @@ pub(crate) struct App {
 impl App {
     /// A broker with these topics, each of one partition.
     pub(crate) async fn new(topics: &[&str]) -> Self {
+        Self::with_partitions(topics, 1).await
+    }
+
+    /// A broker with these topics, each of so many partitions.
+    pub(crate) async fn with_partitions(topics: &[&str], partitions: i32) -> Self {
         let broker = Embedded::in_memory();
         for topic in topics {
-            simple::create_topic(&broker, topic, 1).await.expect("the topic is new");
+            simple::create_topic(&broker, topic, partitions).await.expect("the topic is new");
         }
         Self { broker, state: tempfile::tempdir().expect("there is a place for state") }
     }
@@ -48,7 +53,7 @@ impl App {
         instance
     }
 
-    /// Writes records to partition 0.
+    /// Writes records where Kafka's default partitioner puts them.
     pub(crate) async fn write(&self, topic: &str, records: &[(Option<&str>, Option<&str>)]) {
         let mut writer = TopicWriter::new(&self.broker, topic).await.expect("the topic is there");
         for (key, value) in records {
@@ -68,6 +73,14 @@ impl App {
             if lag.expect("the broker tells offsets") == 0 {
                 return;
             }
+        }
+    }
+
+    /// Waits until something holds.
+    pub(crate) async fn wait_until(&self, mut holds: impl FnMut() -> bool) {
+        let mut ticks = tokio::time::interval(Duration::from_millis(10));
+        while !holds() {
+            ticks.tick().await;
         }
     }
 

@@ -4,4 +4,5 @@ mod app;
 mod conformance;
 mod nulls;
 mod outside;
+mod queries;
 mod word_count;

@@ -32,6 +32,7 @@ use super::state::InstanceState;
 use super::thread::Execution;
 use super::uncaught::{Hooks, UncaughtReaction};
 use crate::process::OffsetReset;
+use crate::query::{LocalStore, LocalTask, LocalTasks};
 use crate::task::{InputStart, StorePlace, TaskState, TaskWatch};
 use thread_side::ThreadHandle;
 
@@ -61,7 +62,16 @@ pub(super) struct Views {
     pub(super) tasks: watch::Sender<BTreeMap<TaskId, TaskStatus>>,
     /// Of all tasks that were ever here.
     pub(super) watches: watch::Sender<BTreeMap<TaskId, Arc<TaskWatch>>>,
+    /// Those whose stores are open.
+    pub(super) local: watch::Sender<LocalTasks>,
     pub(super) error: Arc<OnceLock<Arc<InstanceError>>>,
+}
+
+/// What is gone cannot be queried, also after a crash: a view must not keep a store open.
+impl Drop for Views {
+    fn drop(&mut self) {
+        self.local.send_replace(LocalTasks::new());
+    }
 }
 
 /// A job has ended.
@@ -84,6 +94,8 @@ struct TaskEntry {
     /// While they are neither with the restore loop nor on the thread.
     stores: Stores,
     watch: Arc<TaskWatch>,
+    /// While they are open.
+    local_stores: Arc<[LocalStore]>,
     /// Of a task with changelogs.
     renewal: Option<Renewal>,
 }
@@ -393,17 +405,9 @@ impl Coordinator {
         }
     }
 
-    /// Updates what the outside sees (feature row R2).
+    /// Updates what the outside sees (feature row R2): the tasks before the state that follows from
+    /// them, so that who has waited for the state finds them so.
     fn show(&self) {
-        let running = self.plan == Plan::Followed
-            && self.tasks.values().all(|entry| entry.life.stage() == Stage::Running);
-        if self.ending == Ending::No {
-            self.become_state(if running {
-                InstanceState::Running
-            } else {
-                InstanceState::Rebalancing
-            });
-        }
         let statuses: BTreeMap<TaskId, TaskStatus> = self
             .tasks
             .iter()
@@ -415,6 +419,38 @@ impl Coordinator {
             let changed = *shown != statuses;
             *shown = statuses;
             changed
+        });
+        self.show_stores();
+        let running = self.plan == Plan::Followed
+            && self.tasks.values().all(|entry| entry.life.stage() == Stage::Running);
+        if self.ending == Ending::No {
+            self.become_state(if running {
+                InstanceState::Running
+            } else {
+                InstanceState::Rebalancing
+            });
+        }
+    }
+
+    fn show_stores(&self) {
+        let open = self.tasks.iter().filter(|(_, entry)| !entry.local_stores.is_empty());
+        let local: LocalTasks = open
+            .map(|(&id, entry)| {
+                let stores = Arc::clone(&entry.local_stores);
+                (id, LocalTask { state: entry.life.state(), stores })
+            })
+            .collect();
+        self.views.local.send_if_modified(|shown| {
+            let same = shown.len() == local.len()
+                && shown.iter().zip(&local).all(|((id, shown), (other, local))| {
+                    id == other
+                        && shown.state == local.state
+                        && Arc::ptr_eq(&shown.stores, &local.stores)
+                });
+            if !same {
+                *shown = local;
+            }
+            !same
         });
     }
 

@@ -124,6 +124,14 @@ impl LifeCycle {
         matches!(self.stage, Stage::Running | Stage::Leaving)
     }
 
+    /// Whether its stores are open, and stay so until it moves on.
+    pub(super) fn has_open_stores(self) -> bool {
+        match self.stage {
+            Stage::Waiting { .. } | Stage::Opening | Stage::Closing => false,
+            Stage::Restoring | Stage::Ready | Stage::Running | Stage::Leaving => true,
+        }
+    }
+
     /// The stage as the outside sees it (feature row R5).
     pub(super) fn state(self) -> TaskState {
         match self.stage {

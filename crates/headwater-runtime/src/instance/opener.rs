@@ -24,7 +24,8 @@ use super::error::InstanceError;
 use super::reset::reset_offset;
 use super::shared::Shared;
 use super::storages::{OpenedStorages, StorePosition, open_storages, rebuild};
-use crate::process::{OffsetReset, Program};
+use crate::process::{OffsetReset, Program, StoreProgram};
+use crate::query::LocalStore;
 use crate::task::{InputStart, OffsetMetadata, StorePlace};
 
 /// A task whose stores are open, with what is left to restore.
@@ -37,6 +38,8 @@ pub(super) struct OpenedTask {
     /// For how long the tombstones of its changelogs are kept, the shortest time: a state that was
     /// not known to be complete for longer has to be rebuilt.
     pub(super) tombstone_retention: Option<Duration>,
+    /// The stores as queries see them.
+    pub(super) local_stores: Arc<[LocalStore]>,
 }
 
 /// Opens a task.
@@ -73,7 +76,9 @@ pub(super) async fn open_task(
         begins.push(start);
     }
     let opened = empty_rebuilt(shared, id, opened, &begins).await?;
-    Ok(ready_to_restore(inputs, opened, &begins, &logs, &committed, now_ms))
+    let local_stores = local_stores(&program, &opened);
+    let opened = ready_to_restore(inputs, opened, &begins, &logs, &committed, now_ms);
+    Ok(OpenedTask { local_stores, ..opened })
 }
 
 /// What the broker says of a changelog.
@@ -294,7 +299,25 @@ fn ready_to_restore(
     let retention_ms = logs.iter().filter_map(|log| log.tombstone_retention_ms).min();
     let tombstone_retention =
         retention_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
-    OpenedTask { inputs, places: opened.places, changelogs, step, tombstone_retention }
+    OpenedTask {
+        inputs,
+        places: opened.places,
+        changelogs,
+        step,
+        tombstone_retention,
+        local_stores: Arc::default(),
+    }
+}
+
+fn local_stores(program: &Program, opened: &OpenedStorages) -> Arc<[LocalStore]> {
+    let readers: Vec<_> = opened.storages.iter().map(|storage| storage.reader()).collect();
+    let stores = program.stores.iter().zip(&opened.places);
+    let local = |(store, place): (&StoreProgram, &StorePlace)| LocalStore {
+        name: store.spec.name.as_str().into(),
+        space: place.space,
+        reader: Arc::clone(&readers[place.storage]),
+    };
+    stores.map(local).collect()
 }
 
 /// Time between two tries.

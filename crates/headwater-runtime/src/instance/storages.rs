@@ -8,9 +8,9 @@ use std::sync::Arc;
 use headwater_broker::TopicPartition;
 use headwater_store::{
     ChangelogPosition, Chunk, Direction, KeyRange, Layout, MemoryBackend, MetaKey, MetaUpdate,
-    OpenOptions, SpaceId, StoreBackend, StoreError, TaskStorage, WriteBatch,
+    OpenOptions, SpaceId, StoreBackend, StoreDescription, StoreError, TaskStorage, WriteBatch,
 };
-use headwater_topology::{StoreKind, TaskId};
+use headwater_topology::TaskId;
 
 use super::error::InstanceError;
 use super::opener::storage_dir;
@@ -71,6 +71,10 @@ pub(super) fn open_storages(
         backends.iter().position(|backend| same(backend, &wanted)).expect("it was opened")
     };
     let places = NewTask::open_places(program, &mut storages, storage_of).map_err(open_error)?;
+    for (store, place) in program.stores.iter().zip(&places) {
+        let dir = storage_dir(&task_dir, backends[place.storage].name());
+        describe(id, &mut *storages[place.storage], &dir, store).map_err(open_error)?;
+    }
     let mut positions = Vec::new();
     for (index, (store, place)) in program.stores.iter().zip(&places).enumerate() {
         let Some(changelog) = &store.changelog else { continue };
@@ -92,7 +96,7 @@ pub(super) fn open_storages(
             store: store.spec.name.as_str().into(),
             index,
             place: *place,
-            layout: layout_of(&store.spec.kind),
+            layout: store.layout(),
             topic_partition,
             is_source: store.source_is_changelog,
             position,
@@ -224,9 +228,28 @@ fn has_data(storage: &dyn TaskStorage, space: SpaceId) -> Result<bool, StoreErro
     Ok(!chunk.is_empty())
 }
 
-fn layout_of(kind: &StoreKind) -> Layout {
-    match kind {
-        StoreKind::TimestampedKeyValue => Layout::TimestampedKeyValue,
-        _ => Layout::KeyValue,
+/// Notes beside a store what it holds, for whoever opens it from outside.
+fn describe(
+    task: TaskId,
+    storage: &mut dyn TaskStorage,
+    dir: &Path,
+    store: &StoreProgram,
+) -> Result<(), StoreError> {
+    let Some(description) = store.description() else { return Ok(()) };
+    let name = store.spec.name.as_str();
+    let known = match StoreDescription::load(storage, dir, name) {
+        // Whatever it said, it says what is right from now on.
+        Err(StoreError::Damaged { .. }) => None,
+        known => known?,
+    };
+    if known.as_ref() == Some(&description) {
+        return Ok(());
     }
+    if let Some(known) = known {
+        tracing::warn!(
+            %task, store = name, before = %known, now = %description,
+            "the store was written as something else; what it holds is read as that from now on"
+        );
+    }
+    storage.apply(WriteBatch::new().sort(), &[description.update(name)])
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_broker::TopicName;
-use headwater_store::StoreBackend;
-use headwater_topology::StoreSpec;
+use headwater_store::{Layout, StoreBackend, StoreDescription};
+use headwater_topology::{StoreKind, StoreSpec};
 
 use crate::process::{Cx, NodeIndex, ProcessorSlot, PunctuationToken, TaskError, UserError};
 
@@ -178,6 +178,36 @@ pub struct StoreProgram {
     pub source_is_changelog: bool,
     /// Who gets the updates when the store is cached.
     pub flush: Option<Arc<dyn FlushListener>>,
+    /// What keys and values are, where that is known: kept beside the store, and what a query is
+    /// held against.
+    pub formats: Option<StoreFormats>,
+}
+
+impl StoreProgram {
+    /// How its values are laid out.
+    pub(crate) fn layout(&self) -> Layout {
+        match self.spec.kind {
+            StoreKind::TimestampedKeyValue => Layout::TimestampedKeyValue,
+            _ => Layout::KeyValue,
+        }
+    }
+
+    /// What stands beside the store; `None` when its formats are not known.
+    pub(crate) fn description(&self) -> Option<StoreDescription> {
+        let StoreFormats { key, value } = self.formats.clone()?;
+        let layout = self.layout();
+        Some(StoreDescription { layout, key_format: key, value_format: value })
+    }
+}
+
+/// The names of the formats of a store's keys and values
+/// ([`Format::format`](headwater_store::serde::Format::format)).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StoreFormats {
+    /// Of the keys.
+    pub key: String,
+    /// Of the values.
+    pub value: String,
 }
 
 /// A user's processor node.

@@ -32,6 +32,7 @@ impl Coordinator {
             startable: None,
             stores: Stores::Elsewhere,
             watch: self.watch(task),
+            local_stores: Arc::default(),
             renewal: None,
         };
         self.tasks.insert(task, entry);
@@ -56,6 +57,9 @@ impl Coordinator {
         tracing::trace!(%task, ?before, ?event, ?next, ?actions, "life cycle");
         if let Some(next) = next {
             entry.life = next;
+            if !next.has_open_stores() {
+                entry.local_stores = Arc::default();
+            }
         }
         for action in actions {
             self.act(task, action);
@@ -128,7 +132,9 @@ impl Coordinator {
         if self.shared.backend.capabilities().persistent {
             self.with_state.insert(task);
         }
-        let OpenedTask { inputs, places, changelogs, step, tombstone_retention } = opened;
+        let OpenedTask { inputs, places, changelogs, step, tombstone_retention, local_stores } =
+            opened;
+        entry.local_stores = local_stores;
         let now = self.shared.clock.monotonic();
         entry.renewal = tombstone_retention.map(|retention| Renewal::new(retention, now));
         let has_changelogs = !changelogs.is_empty();

@@ -86,6 +86,7 @@ impl Application for WordCount {
                 changelog: Some(TopicName::from(CHANGELOG)),
                 source_is_changelog: false,
                 flush: None,
+                formats: None,
             }],
             sinks: vec![SinkProgram { node: NodeIndex(2), topic: TopicName::from("counts") }],
             ..Program::default()

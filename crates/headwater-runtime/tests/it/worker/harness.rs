@@ -87,6 +87,7 @@ pub(super) fn counting_program(caching: bool) -> Program {
             changelog: Some("app-counts-changelog".into()),
             source_is_changelog: false,
             flush: Some(Arc::new(CountListener)),
+            formats: None,
         }],
         processors: Vec::new(),
         sinks: vec![SinkProgram { node: NodeIndex(2), topic: "out".into() }],

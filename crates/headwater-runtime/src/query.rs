@@ -1,0 +1,25 @@
+//! Interactive queries: reading the stores of a running instance from outside (KIP-67).
+//!
+//! [`Instance::store`](crate::Instance::store) gives a typed view of a store, over all partitions
+//! that this instance has. Reads see **committed** state: what the last commit of the task has
+//! written to the store's backend. What has been processed since, and waits in the record cache or
+//! for the commit, is not in it. A read while a commit is being written may see part of that commit.
+//!
+//! A view holds no store open. Every call looks at the tasks as they are, and fails with
+//! [`QueryError::Migrated`] when one of those that the view was made for has left, so that nothing
+//! seems to be missing that only is elsewhere. An iterator holds its stores until it is dropped; a
+//! task that comes back meanwhile waits for it.
+
+mod error;
+mod local;
+mod parameters;
+mod read_only;
+
+pub use error::QueryError;
+pub use parameters::{
+    KeyValueStoreType, QueryableStoreType, QueryableStoreTypes, StoreQueryParameters,
+    TimestampedKeyValueStoreType,
+};
+pub use read_only::{ReadOnlyEntries, ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore};
+
+pub(crate) use local::{KnownStores, LocalStore, LocalTask, LocalTasks, StoreView};

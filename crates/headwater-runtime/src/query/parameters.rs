@@ -1,0 +1,153 @@
+//! What to ask for: the name of a store, and what it is to be read as.
+
+use std::marker::PhantomData;
+
+use headwater_store::serde::{Deserializer, Format, Serializer};
+use headwater_store::{Layout, Timestamped};
+
+use super::local::{StoreView, WantedPartitions, WantedType};
+use super::read_only::{ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore};
+use crate::process::StoreFormats;
+
+/// Which store to read, as what, and which of its partitions.
+///
+/// ```
+/// use headwater_runtime::{QueryableStoreTypes, StoreQueryParameters};
+/// use headwater_store::serde::{Long, Utf8};
+///
+/// let counts = QueryableStoreTypes::key_value::<String, i64, _, _>(Utf8, Long);
+/// let parameters = StoreQueryParameters::new("counts", counts).with_partition(3);
+/// # drop(parameters);
+/// ```
+#[derive(Clone, Debug)]
+pub struct StoreQueryParameters<T> {
+    pub(crate) store_name: String,
+    pub(crate) store_type: T,
+    pub(crate) wanted: WantedPartitions,
+}
+
+impl<T: QueryableStoreType> StoreQueryParameters<T> {
+    /// All partitions of the store that this instance has
+    /// (`StoreQueryParameters.fromNameAndType`).
+    pub fn new(store_name: impl Into<String>, store_type: T) -> Self {
+        let wanted = WantedPartitions::default();
+        Self { store_name: store_name.into(), store_type, wanted }
+    }
+
+    /// Only this partition.
+    pub fn with_partition(self, partition: u32) -> Self {
+        let wanted = WantedPartitions { partition: Some(partition), ..self.wanted };
+        Self { wanted, ..self }
+    }
+
+    /// Stores that are still being restored will do: they hold an older state.
+    pub fn enable_stale_stores(self) -> Self {
+        Self { wanted: WantedPartitions { stale: true, ..self.wanted }, ..self }
+    }
+}
+
+/// What a store can be read as. [`QueryableStoreTypes`] makes them.
+///
+/// This trait is sealed.
+pub trait QueryableStoreType: sealed::Sealed {
+    /// The typed view.
+    type Store;
+
+    #[doc(hidden)]
+    fn wanted(&self) -> WantedType;
+
+    #[doc(hidden)]
+    fn create(self, view: StoreView) -> Self::Store;
+}
+
+/// Makes the types that stores can be read as.
+#[derive(Clone, Copy, Debug)]
+pub enum QueryableStoreTypes {}
+
+impl QueryableStoreTypes {
+    /// Values by key; of a timestamped store without their timestamps, as in Kafka Streams.
+    pub fn key_value<K, V, KS, VS>(key: KS, value: VS) -> KeyValueStoreType<K, V, KS, VS>
+    where
+        KS: Serializer<K> + Deserializer<K> + Format,
+        VS: Deserializer<V> + Format,
+    {
+        KeyValueStoreType { key, value, types: PhantomData }
+    }
+
+    /// Values with timestamps, by key.
+    pub fn timestamped_key_value<K, V, KS, VS>(
+        key: KS,
+        value: VS,
+    ) -> TimestampedKeyValueStoreType<K, V, KS, VS>
+    where
+        KS: Serializer<K> + Deserializer<K> + Format,
+        VS: Deserializer<V> + Format,
+    {
+        TimestampedKeyValueStoreType { key, value, types: PhantomData }
+    }
+}
+
+/// See [`QueryableStoreTypes::key_value`].
+#[derive(Clone, Debug)]
+pub struct KeyValueStoreType<K, V, KS, VS> {
+    key: KS,
+    value: VS,
+    types: Types<K, V>,
+}
+
+/// See [`QueryableStoreTypes::timestamped_key_value`].
+#[derive(Clone, Debug)]
+pub struct TimestampedKeyValueStoreType<K, V, KS, VS> {
+    key: KS,
+    value: VS,
+    types: Types<K, V>,
+}
+
+type Types<K, V> = PhantomData<fn() -> (K, V)>;
+
+fn formats(key: &impl Format, value: &impl Format) -> StoreFormats {
+    StoreFormats { key: key.format(), value: value.format() }
+}
+
+impl<K, V, KS, VS> QueryableStoreType for KeyValueStoreType<K, V, KS, VS>
+where
+    KS: Serializer<K> + Deserializer<K> + Format,
+    VS: Deserializer<V> + Format,
+{
+    type Store = ReadOnlyKeyValueStore<K, V, KS, VS>;
+
+    fn wanted(&self) -> WantedType {
+        let layouts = &[Layout::KeyValue, Layout::TimestampedKeyValue];
+        WantedType { layouts, formats: formats(&self.key, &self.value) }
+    }
+
+    fn create(self, view: StoreView) -> Self::Store {
+        let without_timestamp = view.layout == Layout::TimestampedKeyValue;
+        ReadOnlyKeyValueStore::new(view, self.key, self.value, without_timestamp)
+    }
+}
+
+impl<K, V, KS, VS> QueryableStoreType for TimestampedKeyValueStoreType<K, V, KS, VS>
+where
+    KS: Serializer<K> + Deserializer<K> + Format,
+    VS: Deserializer<V> + Format,
+{
+    type Store = ReadOnlyTimestampedKeyValueStore<K, V, KS, VS>;
+
+    fn wanted(&self) -> WantedType {
+        let layouts = &[Layout::TimestampedKeyValue];
+        WantedType { layouts, formats: formats(&self.key, &self.value) }
+    }
+
+    fn create(self, view: StoreView) -> Self::Store {
+        ReadOnlyKeyValueStore::new(view, self.key, Timestamped(self.value), false)
+    }
+}
+
+mod sealed {
+    #[expect(unnameable_types, reason = "nobody else is to implement the trait above it")]
+    pub trait Sealed {}
+
+    impl<K, V, KS, VS> Sealed for super::KeyValueStoreType<K, V, KS, VS> {}
+    impl<K, V, KS, VS> Sealed for super::TimestampedKeyValueStoreType<K, V, KS, VS> {}
+}

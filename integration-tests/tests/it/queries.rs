@@ -1,0 +1,166 @@
+//! Interactive queries of a running instance, and stores opened from outside after it has closed.
+
+use headwater::prelude::*;
+use headwater::runtime::query::QueryableStoreType;
+use headwater::sled::SledBackend;
+use headwater::store::{
+    OpenOptions, StoreBackend, StoreError, ValueAndTimestamp, open_key_value,
+    open_timestamped_key_value,
+};
+use headwater::{QueryError, QueryableStoreTypes, StoreQueryParameters};
+
+use crate::app::{APPLICATION, App};
+
+/// Counts records by key into `counts`.
+fn topology() -> Topology {
+    let builder = StreamsBuilder::new();
+    builder
+        .stream("words", Consumed::with(Utf8, Utf8))
+        .group_by_key(Grouped::with(Utf8, Utf8))
+        .count(Materialized::named("counts"));
+    builder.build().expect("the topology is right")
+}
+
+/// An instance that has counted these keys.
+async fn counted(app: &App, keys: &[&str]) -> Instance {
+    let instance = app.start(topology(), |config| config).await;
+    let records: Vec<_> = keys.iter().map(|key| (Some(*key), Some("x"))).collect();
+    app.write("words", &records).await;
+    let expected = i64::try_from(keys.len()).expect("a small number");
+    let store = instance.store(counts()).expect("it runs");
+    app.wait_until(|| sum(&store) == expected).await;
+    instance
+}
+
+/// All counts together.
+fn sum(store: &Counts) -> i64 {
+    let entries = store.all().expect("the store is here");
+    entries.map(|entry| entry.expect("the store can be read").1).sum()
+}
+
+fn counts() -> StoreQueryParameters<impl QueryableStoreType<Store = Counts>> {
+    StoreQueryParameters::new("counts", QueryableStoreTypes::key_value(Utf8, Long))
+}
+
+type Counts = headwater::ReadOnlyKeyValueStore<String, i64, Utf8, Long>;
+
+fn pairs(entries: impl Iterator<Item = Result<(String, i64), QueryError>>) -> String {
+    let pair = |entry: Result<(String, i64), QueryError>| {
+        let (key, count) = entry.expect("the store can be read");
+        format!("{key}={count}")
+    };
+    entries.map(pair).collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_instance_answers_from_committed_state() {
+    let app = App::new(&["words"]).await;
+    let instance = counted(&app, &["ab", "b", "aa", "ab", "c"]).await;
+    let store = instance.store(counts()).unwrap();
+    assert_eq!(store.name(), "counts");
+    assert_eq!(store.get("ab").unwrap(), Some(2));
+    assert_eq!(store.get("nothing").unwrap(), None);
+    assert_eq!(store.approximate_num_entries().unwrap(), 4);
+    let [b, z] = ["b", "z"].map(str::to_owned);
+    assert_eq!(pairs(store.all().unwrap()), "aa=1 ab=2 b=1 c=1");
+    assert_eq!(pairs(store.reverse_all().unwrap()), "c=1 b=1 ab=2 aa=1");
+    assert_eq!(pairs(store.range(Some(&b), Some(&z)).unwrap()), "b=1 c=1");
+    assert_eq!(pairs(store.reverse_range(None, Some(&b)).unwrap()), "b=1 ab=2 aa=1");
+    assert_eq!(pairs(store.prefix_scan("a", &Utf8).unwrap()), "aa=1 ab=2");
+    // The same view sees what is committed later.
+    app.write("words", &[(Some("ab"), Some("x"))]).await;
+    app.wait_until(|| store.get("ab").unwrap() == Some(3)).await;
+
+    let timestamped = QueryableStoreTypes::timestamped_key_value::<String, i64, _, _>(Utf8, Long);
+    let store = instance.store(StoreQueryParameters::new("counts", timestamped)).unwrap();
+    let found = store.get("b").unwrap();
+    assert_eq!(found, Some(ValueAndTimestamp { value: 1, timestamp: 1 }));
+    app.close(instance).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_partitions_of_the_instance_are_read_or_the_one_asked_for() {
+    let app = App::with_partitions(&["words"], 3).await;
+    let keys: Vec<String> = (0..30).map(|number| format!("k{number:02}")).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let instance = counted(&app, &keys).await;
+    let store = instance.store(counts()).unwrap();
+    assert_eq!(store.partitions().collect::<Vec<_>>(), [0, 1, 2]);
+    let mut found: Vec<String> = store.all().unwrap().map(|entry| entry.unwrap().0).collect();
+    found.sort();
+    assert_eq!(found, keys);
+    let mut sum = 0;
+    for partition in 0..3 {
+        let one = instance.store(counts().with_partition(partition)).unwrap();
+        assert_eq!(one.partitions().collect::<Vec<_>>(), [partition]);
+        sum += one.all().unwrap().count();
+    }
+    assert_eq!(sum, 30);
+    app.close(instance).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_queried_is_named() {
+    let app = App::with_partitions(&["words"], 2).await;
+    let instance = counted(&app, &["a"]).await;
+    let text = |error: Option<QueryError>| error.expect("it cannot be queried").to_string();
+    let long = || QueryableStoreTypes::key_value::<String, i64, _, _>(Utf8, Long);
+    assert_eq!(
+        text(instance.store(StoreQueryParameters::new("count", long())).err()),
+        "the topology has no store count; its stores are: counts"
+    );
+    let other = QueryableStoreTypes::key_value::<String, i32, _, _>(Utf8, Integer);
+    assert_eq!(
+        text(instance.store(StoreQueryParameters::new("counts", other)).err()),
+        "store counts holds timestamped-key-value <utf8, long>, not key-value <utf8, integer>; ask for the types it was made with"
+    );
+    assert_eq!(
+        text(instance.store(counts().with_partition(2)).err()),
+        "store counts has partitions 0 to 1, not 2"
+    );
+    // The view outlives the tasks it was made for.
+    let store = instance.store(counts()).unwrap();
+    assert_eq!(store.get("a").unwrap(), Some(1));
+    app.close(instance).await;
+    assert_eq!(
+        text(store.get("a").err()),
+        "task 0_0 with store counts has left since the view was made; make a new one"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_instance_has_no_stores() {
+    let app = App::new(&["words"]).await;
+    let builder = StreamsBuilder::new();
+    builder
+        .stream("words", Consumed::with(Utf8, Utf8))
+        .try_peek(|_, value: &String| if value == "bad" { Err("told to") } else { Ok(()) })
+        .group_by_key(Grouped::with(Utf8, Utf8))
+        .count(Materialized::named("counts"));
+    let topology = builder.build().unwrap();
+    let instance = app.start(topology, |config| config).await;
+    app.write("words", &[(Some("a"), Some("bad"))]).await;
+    instance.wait_for(InstanceState::is_final).await;
+    let error = instance.store(counts()).unwrap_err();
+    assert_eq!(error.to_string(), "the instance is ERROR and has no stores any more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_instance_leaves_stores_that_can_be_opened_typed() {
+    let app = App::new(&["words"]).await;
+    let instance = counted(&app, &["a", "b", "a"]).await;
+    app.close(instance).await;
+    let dir = app.state.path().join(APPLICATION).join("0_0").join("sled.store");
+    let storage = SledBackend::new().open(&dir, &OpenOptions::default()).unwrap();
+    let open = open_timestamped_key_value::<String, i64, _, _>;
+    let mut store = open(&*storage, &dir, "counts", Utf8, Long).unwrap();
+    assert_eq!(store.get("a").unwrap().map(|found| found.value), Some(2));
+    let wrong = open_key_value::<String, i64, _, _>(&*storage, &dir, "counts", Utf8, Long);
+    assert!(matches!(wrong, Err(StoreError::WrongType { .. })), "{wrong:?}");
+    let wrong =
+        open_timestamped_key_value::<String, f64, _, _>(&*storage, &dir, "counts", Utf8, Double);
+    let wrong = wrong.unwrap_err().to_string();
+    assert!(wrong.contains("long") && wrong.contains("double"), "{wrong}");
+    let missing = open(&*storage, &dir, "count", Utf8, Long);
+    assert!(matches!(missing, Err(StoreError::NoSuchStore { .. })), "{missing:?}");
+}

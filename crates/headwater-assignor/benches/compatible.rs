@@ -1,7 +1,9 @@
 //! The cases in which the original assignors were timed, by the same names.
 //!
 //! Three histories: nobody has anything; everything is where it should be; the same with the first
-//! instance gone (not with racks). An instance reports lags for what it has; for the rest the end offsets speak.
+//! instance gone. An instance reports lags for what it has; for the rest the end offsets speak.
+
+mod processor_time;
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -13,6 +15,7 @@ use headwater_assignor::{
     RackAwareStrategy, RackId, Sticky, TaskAssignor, TaskId, TaskInfo, TaskPartition, TopicName,
     TopicPartition,
 };
+use processor_time::ProcessorTime;
 
 const END: u64 = 100_000;
 
@@ -144,7 +147,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-fn compatible(criterion: &mut Criterion) {
+fn compatible(criterion: &mut Criterion<ProcessorTime>) {
     for case in cases() {
         let settled = case.settled();
         let mut one_lost = settled.clone();
@@ -155,10 +158,7 @@ fn compatible(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(case.name);
         group.sample_size(10).warm_up_time(Duration::from_millis(100));
         group.measurement_time(Duration::from_secs(1));
-        // With racks the original was not timed after a loss: one cycle after the other, that takes
-        // it minutes, and ours, which must cancel the same cycles, too long for a bench.
-        let timed = if case.racks > 0 { 2 } else { 3 };
-        for (history, state) in histories.into_iter().take(timed) {
+        for (history, state) in histories {
             group.bench_function(history, |bencher| {
                 bencher.iter(|| assignor.assign(black_box(&state)).expect("a plan"));
             });
@@ -167,5 +167,9 @@ fn compatible(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, compatible);
+criterion_group! {
+    name = benches;
+    config = ProcessorTime::criterion();
+    targets = compatible
+}
 criterion_main!(benches);

@@ -1,6 +1,8 @@
 //! How long the default assignor takes: a group that starts, that has settled, that loses an
 //! instance, that gets one more. Everything is worked out anew: no target is kept.
 
+mod processor_time;
+
 use std::collections::BTreeSet;
 use std::hint::black_box;
 
@@ -10,6 +12,7 @@ use headwater_assignor::{
     RackAwareStrategy, RackId, TaskAssignor, TaskId, TaskInfo, TaskPartition, TopicName,
     TopicPartition,
 };
+use processor_time::ProcessorTime;
 
 /// Sub-topologies; the tasks are spread over them.
 const SUBTOPOLOGIES: u32 = 10;
@@ -78,7 +81,7 @@ fn plan(state: &ApplicationState) -> Assignment {
     MinimumMovement::default().assign(state).expect("the group has instances with capacity")
 }
 
-fn shapes(criterion: &mut Criterion) {
+fn shapes(criterion: &mut Criterion<ProcessorTime>) {
     let shapes = [
         Shape { tasks: 1000, instances: 100, racks: 3, standbys: 1 },
         Shape { tasks: 1000, instances: 100, racks: 0, standbys: 20 },
@@ -108,5 +111,9 @@ fn shapes(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, shapes);
+criterion_group! {
+    name = benches;
+    config = ProcessorTime::criterion();
+    targets = shapes
+}
 criterion_main!(benches);

@@ -1,7 +1,9 @@
 //! The trait that every assignor implements, built-in or custom.
 
+use std::sync::Arc;
+
 use crate::assignment::Assignment;
-use crate::error::AssignError;
+use crate::error::{AssignError, Problem};
 use crate::state::ApplicationState;
 use crate::threads::ThreadRule;
 
@@ -24,4 +26,37 @@ pub trait TaskAssignor {
     fn thread_rule(&self) -> ThreadRule {
         ThreadRule::default()
     }
+
+    /// Hears what became of a plan of this assignor (KIP-924): the plan as it goes out and no
+    /// problem, or the plan and what is wrong with it. If it names a task or an instance that does
+    /// not exist, nothing of it is known to be meant, and the plan given here is empty.
+    ///
+    /// Called once after each [`assign`](Self::assign) that gave a plan, by
+    /// [`assign_checked`](crate::assign_checked). It must not block.
+    fn on_assignment_computed(&self, _assignment: &Assignment, _problem: Option<&Problem>) {}
 }
+
+macro_rules! by_pointer {
+    ($pointer:ident) => {
+        impl<T: TaskAssignor + ?Sized> TaskAssignor for $pointer<T> {
+            fn name(&self) -> &str {
+                (**self).name()
+            }
+
+            fn assign(&self, state: &ApplicationState) -> Result<Assignment, AssignError> {
+                (**self).assign(state)
+            }
+
+            fn thread_rule(&self) -> ThreadRule {
+                (**self).thread_rule()
+            }
+
+            fn on_assignment_computed(&self, plan: &Assignment, problem: Option<&Problem>) {
+                (**self).on_assignment_computed(plan, problem);
+            }
+        }
+    };
+}
+
+by_pointer!(Box);
+by_pointer!(Arc);

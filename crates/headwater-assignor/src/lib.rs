@@ -12,6 +12,7 @@ extern crate self as headwater_assignor;
 
 mod assignment;
 mod assignor;
+mod building;
 mod error;
 mod explain;
 mod flow;
@@ -48,6 +49,10 @@ pub use assignment::{
     Assignment, FollowUp, InstanceAssignment, Reason, StandingPlan, Target, Waiting, WarmupProgress,
 };
 pub use assignor::TaskAssignor;
+pub use building::{
+    RackOptimisation, default_standbys, identity_assignment, optimise_racks_of_actives,
+    optimise_racks_of_standbys,
+};
 pub use error::{AssignError, Problem};
 pub use explain::{
     CopyExplained, Explanation, GroupExplained, Loss, Rates, explain, instance_loss, tag_loss,

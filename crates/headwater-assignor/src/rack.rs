@@ -79,9 +79,14 @@ pub(crate) fn is_eligible_publicly(
     settings: &Settings,
     counted: Counted,
 ) -> bool {
-    settings.rack_aware_assignment_strategy != RackAwareStrategy::None
-        && settings.rack_aware_assignment_traffic_cost.is_some()
+    settings.rack_aware_assignment_traffic_cost.is_some()
         && settings.rack_aware_assignment_non_overlap_cost.is_some()
+        && racks_are_known(index, settings, counted)
+}
+
+/// Whether a strategy is set and the racks of all instances and partitions in question are known.
+pub(crate) fn racks_are_known(index: &Index<'_>, settings: &Settings, counted: Counted) -> bool {
+    settings.rack_aware_assignment_strategy != RackAwareStrategy::None
         && index
             .instances
             .iter()

@@ -91,8 +91,17 @@ pub fn assign_checked(
     fallback: Option<&dyn TaskAssignor>,
 ) -> Result<Checked, AssignError> {
     let answer = custom.assign(state).and_then(|assignment| match validate(state, &assignment) {
-        Ok(()) => Ok(assignment),
-        Err(problem) => Err(AssignError::Rejected { assignor: custom.name().to_owned(), problem }),
+        Ok(()) => {
+            custom.on_assignment_computed(&assignment, None);
+            Ok(assignment)
+        }
+        Err(problem) => {
+            let is_readable =
+                !matches!(problem, Problem::UnknownTask { .. } | Problem::UnknownInstance { .. });
+            let heard = if is_readable { assignment } else { Assignment::default() };
+            custom.on_assignment_computed(&heard, Some(&problem));
+            Err(AssignError::Rejected { assignor: custom.name().to_owned(), problem })
+        }
     });
     match (answer, fallback) {
         (Ok(assignment), _) => {

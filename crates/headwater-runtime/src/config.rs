@@ -16,7 +16,7 @@ use headwater_records::Compression;
 
 pub use error::ConfigError;
 pub use from_properties::{Finding, FindingReason};
-pub use policies::BadRecord;
+pub use policies::{BadRecord, BuiltInAssignor};
 
 use crate::process::{NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
@@ -97,6 +97,10 @@ macro_rules! settings {
             /// Settings of all internal topics: the `topic.` prefix of Kafka Streams. They stand
             /// over the library's own and under those of a single store (feature row T4).
             pub topic: BTreeMap<String, String>,
+            /// Labels of this instance by key, told to the leader of the group: the `client.tag.`
+            /// prefix of Kafka Streams (KIP-708). At most 5, keys of at most 20 characters, values
+            /// of at most 30.
+            pub client_tags: BTreeMap<String, String>,
             /// What a properties file held that has no effect; logged when an instance starts.
             pub findings: Vec<Finding>,
         }
@@ -107,6 +111,7 @@ macro_rules! settings {
                 Self {
                     $( $field: $default, )+
                     topic: BTreeMap::new(),
+                    client_tags: BTreeMap::new(),
                     findings: Vec::new(),
                 }
                 .application_id(application_id)
@@ -215,6 +220,9 @@ settings! {
     /// The topic for records that a handler answers with [`BadRecord::DeadLetter`] (KIP-1034).
     named errors_dead_letter_queue_topic_name: Option<String> = None,
         Streams "errors.dead.letter.queue.topic.name", any;
+    /// Which built-in assignor places tasks, if this instance leads the group.
+    /// [`InstanceBuilder::task_assignor`](crate::InstanceBuilder::task_assignor) stands over it.
+    plain task_assignor: BuiltInAssignor = BuiltInAssignor::MinimumMovement, Streams "task.assignor.class", any;
     /// Where a source starts on a partition without committed offset, unless it says so itself.
     plain auto_offset_reset: OffsetReset = OffsetReset::Earliest, Consumer "auto.offset.reset", any;
     /// How long one request may take, in milliseconds; a long poll has its waiting time on top.
@@ -271,7 +279,35 @@ impl StreamsConfig {
         self
     }
 
+    /// Sets one label of this instance, for instance `zone`.
+    pub fn client_tag(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.client_tags.insert(key.into(), value.into());
+        self
+    }
+
+    /// The limits of KIP-708: every label travels with every join of the group.
+    fn validate_client_tags(&self) -> Result<(), ConfigError> {
+        for (position, (key, value)) in self.client_tags.iter().enumerate() {
+            let expected = if position >= 5 {
+                "one of at most 5 tags"
+            } else if key.is_empty() || key.chars().count() > 20 {
+                "under a key of 1 to 20 characters"
+            } else if value.is_empty() || value.chars().count() > 30 {
+                "1 to 30 characters long"
+            } else {
+                continue;
+            };
+            return Err(ConfigError::Invalid {
+                key: format!("client.tag.{key}"),
+                value: value.clone(),
+                expected,
+            });
+        }
+        Ok(())
+    }
+
     fn validate_together(&self) -> Result<(), ConfigError> {
+        self.validate_client_tags()?;
         if self.heartbeat_interval_ms >= self.session_timeout_ms {
             return Err(ConfigError::Conflict {
                 key: "heartbeat.interval.ms",

@@ -4,9 +4,10 @@
 //! A newer member may send fields that an older leader does not know: they are ignored. Nobody
 //! encodes another member's facts again, so nothing is lost on the way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use headwater_assignor::{Lag, WarmupProgress};
 use headwater_topology::TaskId;
 use prost::Message as _;
 use uuid::Uuid;
@@ -22,6 +23,10 @@ pub(crate) struct MemberFacts {
     pub(crate) owned: BTreeSet<TaskId>,
     /// The tasks whose state is in its state directory, owned or not.
     pub(crate) with_state: BTreeSet<TaskId>,
+    /// Its labels (`client.tag.*`).
+    pub(crate) tags: BTreeMap<String, String>,
+    /// Its share of the newest plan it knows, for the assignor that pursues it.
+    pub(crate) standing: Option<StandingShare>,
     /// The uncaught-error handler wants the whole application to stop (feature row E5).
     pub(crate) shutdown_requested: bool,
 }
@@ -33,8 +38,26 @@ pub(crate) struct MemberPlan {
     pub(crate) active: BTreeSet<TaskId>,
     /// The tasks that come as soon as their owners have released them.
     pub(crate) withheld: BTreeSet<TaskId>,
+    /// Its share of what the assignor wants to be told next time.
+    pub(crate) standing: Option<StandingShare>,
     /// The whole application is to stop.
     pub(crate) shutdown: bool,
+}
+
+/// What one member keeps of the plan that the assignor pursues over several rounds. Every member
+/// keeps its own part and brings it along, so the plan outlives the leader that made it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StandingShare {
+    /// The generation of the group in which the plan was made; the newest counts.
+    pub(crate) generation: i32,
+    /// Fingerprint of what the target was made for.
+    pub(crate) made_for: u64,
+    /// The tasks that are to run here in the end.
+    pub(crate) active: BTreeSet<TaskId>,
+    /// The tasks whose state is to be followed here in the end.
+    pub(crate) standby: BTreeSet<TaskId>,
+    /// How the warm-ups here are getting on.
+    pub(crate) warmups: BTreeMap<TaskId, WarmupProgress>,
 }
 
 /// A message of the group that is not one of ours.
@@ -54,6 +77,8 @@ impl MemberFacts {
             owned: wire::tasks(&self.owned),
             with_state: wire::tasks(&self.with_state),
             shutdown_requested: self.shutdown_requested,
+            tags: self.tags.clone(),
+            standing: self.standing.as_ref().map(wire::StandingShare::from),
         };
         message.encode_to_vec().into()
     }
@@ -68,6 +93,8 @@ impl MemberFacts {
             capacity: message.capacity,
             owned: wire::task_ids(&message.owned),
             with_state: wire::task_ids(&message.with_state),
+            tags: message.tags,
+            standing: message.standing.map(Into::into),
             shutdown_requested: message.shutdown_requested,
         })
     }
@@ -79,6 +106,7 @@ impl MemberPlan {
             active: wire::tasks(&self.active),
             withheld: wire::tasks(&self.withheld),
             shutdown: self.shutdown,
+            standing: self.standing.as_ref().map(wire::StandingShare::from),
         };
         message.encode_to_vec().into()
     }
@@ -89,6 +117,7 @@ impl MemberPlan {
         Ok(Self {
             active: wire::task_ids(&message.active),
             withheld: wire::task_ids(&message.withheld),
+            standing: message.standing.map(Into::into),
             shutdown: message.shutdown,
         })
     }
@@ -96,7 +125,7 @@ impl MemberPlan {
 
 /// The messages as they are sent. Numbers of fields are never given out again.
 mod wire {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use headwater_topology::TaskId;
 
@@ -120,6 +149,35 @@ mod wire {
         pub(super) with_state: Vec<Task>,
         #[prost(bool, tag = "5")]
         pub(super) shutdown_requested: bool,
+        #[prost(btree_map = "string, string", tag = "6")]
+        pub(super) tags: BTreeMap<String, String>,
+        #[prost(message, optional, tag = "7")]
+        pub(super) standing: Option<StandingShare>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct StandingShare {
+        #[prost(int32, tag = "1")]
+        pub(super) generation: i32,
+        #[prost(fixed64, tag = "2")]
+        pub(super) made_for: u64,
+        #[prost(message, repeated, tag = "3")]
+        pub(super) active: Vec<Task>,
+        #[prost(message, repeated, tag = "4")]
+        pub(super) standby: Vec<Task>,
+        #[prost(message, repeated, tag = "5")]
+        pub(super) warmups: Vec<Warmup>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Warmup {
+        #[prost(message, optional, tag = "1")]
+        pub(super) task: Option<Task>,
+        /// Offsets; none if nobody knows.
+        #[prost(uint64, optional, tag = "2")]
+        pub(super) best_lag: Option<u64>,
+        #[prost(uint32, tag = "3")]
+        pub(super) rounds_without_progress: u32,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -130,6 +188,44 @@ mod wire {
         pub(super) withheld: Vec<Task>,
         #[prost(bool, tag = "3")]
         pub(super) shutdown: bool,
+        #[prost(message, optional, tag = "4")]
+        pub(super) standing: Option<StandingShare>,
+    }
+
+    impl From<&super::StandingShare> for StandingShare {
+        fn from(share: &super::StandingShare) -> Self {
+            let warmup = |(task, progress): (&TaskId, &super::WarmupProgress)| Warmup {
+                task: Some(Task { subtopology: task.subtopology.0, partition: task.partition }),
+                best_lag: progress.best_lag.to_restore(),
+                rounds_without_progress: progress.rounds_without_progress,
+            };
+            Self {
+                generation: share.generation,
+                made_for: share.made_for,
+                active: tasks(&share.active),
+                standby: tasks(&share.standby),
+                warmups: share.warmups.iter().map(warmup).collect(),
+            }
+        }
+    }
+
+    impl From<StandingShare> for super::StandingShare {
+        fn from(message: StandingShare) -> Self {
+            let warmup = |warmup: Warmup| {
+                let task = warmup.task?;
+                let lag = warmup.best_lag.map_or(super::Lag::Unknown, super::Lag::Behind);
+                let mut progress = super::WarmupProgress::new(lag);
+                progress.rounds_without_progress = warmup.rounds_without_progress;
+                Some((TaskId::new(task.subtopology, task.partition), progress))
+            };
+            Self {
+                generation: message.generation,
+                made_for: message.made_for,
+                active: task_ids(&message.active),
+                standby: task_ids(&message.standby),
+                warmups: message.warmups.into_iter().filter_map(warmup).collect(),
+            }
+        }
     }
 
     pub(super) fn tasks(ids: &BTreeSet<TaskId>) -> Vec<Task> {
@@ -151,6 +247,19 @@ mod tests {
         partitions.iter().map(|&partition| TaskId::new(1, partition)).collect()
     }
 
+    fn standing() -> StandingShare {
+        let mut slow = WarmupProgress::new(Lag::Behind(5));
+        slow.rounds_without_progress = 2;
+        let unknown = WarmupProgress::new(Lag::Unknown);
+        StandingShare {
+            generation: 3,
+            made_for: u64::MAX,
+            active: tasks(&[0, 1]),
+            standby: tasks(&[2]),
+            warmups: [(TaskId::new(1, 0), slow), (TaskId::new(1, 1), unknown)].into(),
+        }
+    }
+
     #[test]
     fn messages_read_back() {
         let facts = MemberFacts {
@@ -158,10 +267,17 @@ mod tests {
             capacity: 4,
             owned: tasks(&[0, 300]),
             with_state: tasks(&[2]),
+            tags: [("zone".to_owned(), "eu-1".to_owned())].into(),
+            standing: Some(standing()),
             shutdown_requested: true,
         };
         assert_eq!(MemberFacts::decode(&facts.encode()).unwrap(), facts);
-        let plan = MemberPlan { active: tasks(&[7]), withheld: tasks(&[8]), shutdown: true };
+        let plan = MemberPlan {
+            active: tasks(&[7]),
+            withheld: tasks(&[8]),
+            standing: Some(standing()),
+            shutdown: true,
+        };
         assert_eq!(MemberPlan::decode(&plan.encode()).unwrap(), plan);
     }
 

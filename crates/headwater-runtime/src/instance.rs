@@ -16,6 +16,7 @@
 //! each. Everything spawned belongs to the coordinator, so dropping it is a crash, and a crash at
 //! any instant costs reading changelogs from the stored positions.
 
+mod assignor;
 mod committer;
 mod connect;
 mod coordinator;
@@ -38,6 +39,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use headwater_assignor::TaskAssignor;
 use headwater_broker::{Broker, Clock, GroupId, SystemClock, TopicName};
 use headwater_changelog::{Blocking, BlockingExt, InlineBlocking, RestoreListener, TokioBlocking};
 use headwater_store::{MemoryBackend, OpenOptions, StoreBackend};
@@ -57,6 +59,7 @@ use crate::query::{
 use crate::state_dir::{StateDirError, StateDirectory};
 use crate::task::{TaskState, TaskWatch};
 use crate::topics_check::{CheckedTopics, check_topics};
+use assignor::ChosenAssignor;
 use coordinator::{Coordinator, InstanceCommand, Views};
 use plan::Changelogs;
 use shared::Shared;
@@ -114,6 +117,8 @@ impl Instance {
             execution: Execution::Threads,
             process_id: None,
             handlers: None,
+            assignor: None,
+            fallback_assignor: None,
             hooks: Hooks {
                 uncaught: Arc::new(|_| UncaughtReaction::default()),
                 state: None,
@@ -257,6 +262,8 @@ pub struct InstanceBuilder {
     execution: Execution,
     process_id: Option<Uuid>,
     handlers: Option<Handlers>,
+    assignor: Option<ChosenAssignor>,
+    fallback_assignor: Option<ChosenAssignor>,
     hooks: Hooks,
 }
 
@@ -326,6 +333,32 @@ impl InstanceBuilder {
     /// settings name.
     pub fn exception_handlers(mut self, handlers: Handlers) -> Self {
         self.handlers = Some(handlers);
+        self
+    }
+
+    /// Decides which instance runs which task whenever this instance leads the group (KIP-924), in
+    /// place of the built-in one that [`StreamsConfig::task_assignor`] names. All instances should be
+    /// given the same one.
+    ///
+    /// Its plan is checked before it goes out. What is wrong with it, what it fails with and its
+    /// panics go to the uncaught-error handler as [`InstanceError::Assign`], unless there is a
+    /// [fallback](Self::fallback_task_assignor).
+    ///
+    /// What it is told in this version: tasks with their partitions, capacities, tags, who runs what and
+    /// who has state of what on disk (with unknown lag), and its standing plan. Standbys and
+    /// warm-ups in its plan are passed over: instances do not run them yet.
+    pub fn task_assignor(mut self, assignor: impl TaskAssignor + Send + Sync + 'static) -> Self {
+        self.assignor = Some(ChosenAssignor::new(assignor));
+        self
+    }
+
+    /// Asked when the assignor fails, or gives a plan that cannot be carried out; the failure is
+    /// logged then. Default: none.
+    pub fn fallback_task_assignor(
+        mut self,
+        assignor: impl TaskAssignor + Send + Sync + 'static,
+    ) -> Self {
+        self.fallback_assignor = Some(ChosenAssignor::new(assignor));
         self
     }
 
@@ -423,8 +456,11 @@ impl InstanceBuilder {
         let CheckedTopics { plan, topics } = checked;
         let partition_counts: BTreeMap<TopicName, i32> =
             topics.iter().map(|(name, topic)| (name.clone(), topic.partitions)).collect();
+        let configured = || ChosenAssignor::new(self.config.task_assignor.assignor());
         let shared = Shared {
             handlers,
+            assignor: self.assignor.clone().unwrap_or_else(configured),
+            fallback_assignor: self.fallback_assignor.clone(),
             group: GroupId::from(application_id.as_str()),
             process_id: state_dir.as_ref().map_or(new_process_id, StateDirectory::process_id),
             broker,
@@ -462,13 +498,13 @@ impl InstanceBuilder {
     }
 }
 
-/// The changelogs of each task that are not source topics.
+/// The changelogs of each task.
 fn changelogs(plan: &TaskPlan, programs: &BTreeMap<u32, Arc<Program>>) -> Changelogs {
     let mut changelogs = Changelogs::new();
     for &task in plan.tasks.keys() {
         let Some(program) = programs.get(&task.subtopology.0) else { continue };
-        let logged = program.stores.iter().filter(|store| !store.source_is_changelog);
-        changelogs.insert(task, logged.filter_map(|store| store.changelog.clone()).collect());
+        let topics = program.stores.iter().filter_map(|store| store.changelog.clone());
+        changelogs.insert(task, topics.collect());
     }
     changelogs
 }

@@ -22,7 +22,9 @@ use crate::index::{InstanceIx, TaskIx};
 const GIVEN_UP: usize = 0;
 const MOVED: usize = 1;
 const OFFSETS: usize = 2;
-const TRAFFIC: usize = 3;
+/// Nothing is there at all, which is worse than something of which nobody knows how much it is.
+const NOTHING: usize = 3;
+const TRAFFIC: usize = 4;
 
 /// Runs the flow. `pinned` gives the instance of tasks whose place is settled already;
 /// `is_given_up` names the pairs that were tried in vain.
@@ -296,6 +298,7 @@ fn options(
     options.extend((0..facts.racks.count()).map(|rack| {
         let cost = Cost::of(MOVED, i64::from(!anyone_stays))
             .and(OFFSETS, offsets(facts.full(task)))
+            .and(NOTHING, i64::from(facts.index.is_stateful(task)))
             .and(TRAFFIC, facts.racks.active_cost(facts, task, rack));
         (Place::InRack(rack), graph.pools[pool_at(facts, task, rack)], cost)
     }));

@@ -140,21 +140,19 @@ impl<'f, 'a> Approach<'f, 'a> {
             let id = index.task_ids[at];
             let active = self.active[at];
             instances[active as usize].active.insert(id, reasons.active(task, active));
-            for &instance in &self.standby[at] {
-                let reason = if self.is_waited_for(task, instance) {
+            let warmups = self.warmups(task);
+            for &instance in self.standby[at].iter().chain(&self.extra[at]) {
+                let holds = &mut instances[instance as usize];
+                let is_warmup = warmups.contains(&instance);
+                let reason = if is_warmup || self.is_waited_for(task, instance) {
                     Reason::WarmUp
+                } else if self.extra[at].contains(&instance) {
+                    Reason::FollowState
                 } else {
                     reasons.standby(task, instance)
                 };
-                instances[instance as usize].standby.insert(id, reason);
-            }
-            for &instance in &self.extra[at] {
-                let reason = if self.is_waited_for(task, instance) {
-                    Reason::WarmUp
-                } else {
-                    Reason::FollowState
-                };
-                instances[instance as usize].warmup.insert(id, reason);
+                let followed = if is_warmup { &mut holds.warmup } else { &mut holds.standby };
+                followed.insert(id, reason);
             }
         }
         let waiting_for = self.waiting.iter().map(|&(task, instance)| {
@@ -168,6 +166,28 @@ impl<'f, 'a> Approach<'f, 'a> {
             standing_plan: Some(self.plan.standing(self.facts, &self.waiting)),
             instances: index.instance_ids.iter().map(|id| (*id).clone()).zip(instances).collect(),
         }
+    }
+
+    /// As many copies of the task as it has beyond those wanted in the end: of the copies that the
+    /// target has and that are not caught up the future active first, then by id. What they are to
+    /// replace is a standby like any other until it goes.
+    fn warmups(&self, task: TaskIx) -> Vec<InstanceIx> {
+        let extra = &self.extra[task as usize];
+        if extra.is_empty() {
+            return Vec::new();
+        }
+        let then = self.plan.active[task as usize];
+        let in_target = |instance: &InstanceIx| {
+            *instance == then || self.plan.standby[task as usize].contains(instance)
+        };
+        let copies = self.standby[task as usize].iter().chain(extra).copied();
+        let mut warmups: Vec<InstanceIx> = copies
+            .filter(in_target)
+            .filter(|instance| !self.facts.is_caught_up(task, *instance))
+            .collect();
+        warmups.sort_unstable_by_key(|instance| (*instance != then, *instance));
+        warmups.truncate(extra.len());
+        warmups
     }
 
     fn is_waited_for(&self, task: TaskIx, instance: InstanceIx) -> bool {

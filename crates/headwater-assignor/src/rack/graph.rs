@@ -188,12 +188,17 @@ impl CycleSearch {
         self.distance.fill(0);
         self.arrived_by.fill(NO_ARC);
         self.closer.fill(true);
-        let nodes = graph.nodes();
         // The original passes over all arcs once for each node, the virtual one included, and
         // takes the first arc that still brings something closer in the last pass.
-        for _ in 0..nodes {
+        let mut left = graph.nodes();
+        let mut period = Period::default();
+        while left > 0 {
             if !self.pass(graph) {
                 return None;
+            }
+            left -= 1;
+            if let Some(passes) = period.found(graph, self) {
+                left %= passes;
             }
         }
         let node = self.last_pass(graph)?;
@@ -253,6 +258,80 @@ impl CycleSearch {
             at = before(at);
         }
         cycle
+    }
+}
+
+/// Watches the passes of one search for the moment from which they only repeat themselves.
+///
+/// Around a cycle of negative cost distances fall for ever. Once those that fall have all fallen by
+/// the same amount since an earlier pass, every later pass does what one of the passes since then
+/// did: all comparisons between them come out the same. So whole periods of passes can be left out
+/// without a trace, and a search takes a few passes instead of one for each node.
+#[derive(Debug)]
+struct Period {
+    /// Distances after an earlier pass, and which nodes were closer then.
+    distance: Vec<i64>,
+    closer: Vec<bool>,
+    passes_since: u32,
+    /// After so many passes a new picture is taken.
+    patience: u32,
+    is_known: bool,
+}
+
+impl Default for Period {
+    fn default() -> Self {
+        Self {
+            distance: Vec::new(),
+            closer: Vec::new(),
+            passes_since: 0,
+            patience: 1,
+            is_known: false,
+        }
+    }
+}
+
+impl Period {
+    /// To be asked after each pass. The length of the period when it is seen for the first time.
+    fn found(&mut self, graph: &Graph, search: &CycleSearch) -> Option<u32> {
+        if self.is_known {
+            return None;
+        }
+        self.passes_since += 1;
+        if !self.distance.is_empty() && self.repeats(graph, search) {
+            self.is_known = true;
+            return Some(self.passes_since);
+        }
+        if self.passes_since == self.patience {
+            self.distance.clone_from(&search.distance);
+            self.closer.clone_from(&search.closer);
+            self.passes_since = 0;
+            self.patience *= 2;
+        }
+        None
+    }
+
+    /// Whether all that came closer did so by the same amount, and what did not will never: no arc
+    /// leads there from what does, and what it had to say had been said.
+    fn repeats(&self, graph: &Graph, search: &CycleSearch) -> bool {
+        let mut fallen = 0;
+        for (now, then) in search.distance.iter().zip(&self.distance) {
+            let change = now - then;
+            if change != 0 && fallen != 0 && change != fallen {
+                return false;
+            }
+            fallen += if fallen == 0 { change } else { 0 };
+        }
+        let stands = |node: usize| search.distance[node] == self.distance[node];
+        (0..graph.nodes()).all(|node| {
+            if stands(node as usize) {
+                !self.closer[node as usize]
+            } else {
+                graph.leaving(node).all(|at| {
+                    let arc = &graph.arcs[at as usize];
+                    arc.residual == 0 || !stands(arc.to as usize)
+                })
+            }
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use headwater_records::Compression;
 
 use super::properties::{self, Property};
-use super::{BadRecord, ConfigError, Scope, StreamsConfig};
+use super::{BadRecord, BuiltInAssignor, ConfigError, Scope, StreamsConfig};
 use crate::process::{NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
 
@@ -68,7 +68,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "cache.max.bytes.buffering",
     "check.crcs",
     "client.dns.lookup",
-    "client.tag.",
     "connections.max.idle.ms",
     "default.client.supplier",
     "default.deserialization.exception.handler",
@@ -125,7 +124,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "send.buffer.bytes",
     "ssl.",
     "state.cleanup.dir.max.age.ms",
-    "task.assignor.class",
     "topology.description.push.enabled",
     "topology.optimization",
     "transaction.timeout.ms",
@@ -141,10 +139,10 @@ const WITHOUT_MEANING: &[&str] = &[
 /// Client prefixes, with what a key behind them is for and how strongly it counts: Kafka Streams
 /// lets the more specific one win.
 const PREFIXES: &[(&str, &[Scope], u8)] = &[
-    ("main.consumer.", &[Scope::Consumer, Scope::Client], 2),
-    ("consumer.", &[Scope::Consumer, Scope::Client], 1),
-    ("producer.", &[Scope::Producer, Scope::Client], 1),
-    ("admin.", &[Scope::Client], 1),
+    ("main.consumer.", &[Scope::Consumer, Scope::Client], 3),
+    ("consumer.", &[Scope::Consumer, Scope::Client], 2),
+    ("producer.", &[Scope::Producer, Scope::Client], 2),
+    ("admin.", &[Scope::Client], 2),
     ("restore.consumer.", &[], 0),
     ("global.consumer.", &[], 0),
 ];
@@ -164,6 +162,10 @@ impl StreamsConfig {
         for property in &properties {
             if let Some(topic_key) = property.key.strip_prefix("topic.") {
                 config.topic.insert(topic_key.to_owned(), property.value.clone());
+                continue;
+            }
+            if let Some(tag) = property.key.strip_prefix("client.tag.") {
+                config.client_tags.insert(tag.to_owned(), property.value.trim().to_owned());
                 continue;
             }
             if property.key == GUARANTEE {
@@ -202,6 +204,9 @@ impl StreamsConfig {
     }
 }
 
+/// Where Kafka Streams looks for an assignor if `task.assignor.class` names none.
+const INTERNAL_ASSIGNOR: &str = "internal.task.assignor.class";
+
 const GUARANTEE: &str = "processing.guarantee";
 
 /// A weaker guarantee than the one asked for must not pass silently.
@@ -235,8 +240,11 @@ fn last_of_each_key(properties: Vec<Property>, findings: &mut Vec<Finding>) -> V
 
 /// The setting that a key of a file stands for and how strongly, or why it has no effect.
 fn place(key: &str) -> Result<(&str, u8), FindingReason> {
+    if key == INTERNAL_ASSIGNOR {
+        return Ok(("task.assignor.class", 0));
+    }
     if StreamsConfig::scope_of(key).is_some() {
-        return Ok((key, 0));
+        return Ok((key, 1));
     }
     for &(prefix, scopes, strength) in PREFIXES {
         let Some(bare) = key.strip_prefix(prefix) else { continue };
@@ -374,6 +382,35 @@ named_setting! {
     "snappy" => Compression::Snappy,
     "lz4" => Compression::Lz4,
     "zstd" => Compression::Zstd,
+}
+
+impl Setting for BuiltInAssignor {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let (package, class) = text.trim().rsplit_once('.').unwrap_or(("", text.trim()));
+        match class {
+            "minimum_movement" => Ok(Self::MinimumMovement),
+            "high_availability" | "HighAvailabilityTaskAssignor" => Ok(Self::HighAvailability),
+            // Two classes of Kafka Streams have this name; the internal one is the older.
+            "StickyTaskAssignor" if package.contains("internals") => Ok(Self::LegacySticky),
+            "sticky" | "StickyTaskAssignor" => Ok(Self::Sticky),
+            "legacy_sticky" => Ok(Self::LegacySticky),
+            "fallback_prior" | "FallbackPriorTaskAssignor" => Ok(Self::FallbackPrior),
+            _ => Err(
+                "minimum_movement, high_availability, sticky, legacy_sticky, fallback_prior or Kafka \
+                 Streams' class for one of these; an assignor of your own is given to the builder",
+            ),
+        }
+    }
+    fn show(&self) -> String {
+        let name = match self {
+            Self::MinimumMovement => "minimum_movement",
+            Self::HighAvailability => "high_availability",
+            Self::Sticky => "sticky",
+            Self::LegacySticky => "legacy_sticky",
+            Self::FallbackPrior => "fallback_prior",
+        };
+        name.to_owned()
+    }
 }
 
 impl Setting for OffsetReset {

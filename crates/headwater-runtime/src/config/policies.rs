@@ -1,4 +1,8 @@
-//! What a configuration file can say about bad records.
+//! What a configuration file can say about bad records and about who places tasks.
+
+use headwater_assignor::{
+    FallbackPrior, HighAvailability, LegacySticky, MinimumMovement, Sticky, TaskAssignor,
+};
 
 /// What to do with a record that cannot be read, processed or written (feature rows E2 to E4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,4 +16,33 @@ pub enum BadRecord {
     /// The record goes to the dead-letter topic with its origin in headers, is counted, and the
     /// task goes on (KIP-1034).
     DeadLetter,
+}
+
+/// A built-in assignor: what decides which instance runs which task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuiltInAssignor {
+    /// Even, and moves as little as an even plan allows.
+    #[default]
+    MinimumMovement,
+    /// The plans of Kafka Streams' default.
+    HighAvailability,
+    /// The plans of Kafka Streams' public sticky assignor.
+    Sticky,
+    /// The plans of Kafka Streams' internal sticky assignor.
+    LegacySticky,
+    /// Everything stays where it is.
+    FallbackPrior,
+}
+
+impl BuiltInAssignor {
+    pub(crate) fn assignor(self) -> Box<dyn TaskAssignor + Send + Sync> {
+        match self {
+            Self::MinimumMovement => Box::new(MinimumMovement::default()),
+            Self::HighAvailability => Box::new(HighAvailability::default()),
+            Self::Sticky => Box::new(Sticky::default()),
+            Self::LegacySticky => Box::new(LegacySticky::default()),
+            Self::FallbackPrior => Box::new(FallbackPrior::default()),
+        }
+    }
 }

@@ -63,7 +63,7 @@ restore.consumer.session.timeout.ms=1
 producer.session.timeout.ms=1
 consumer.num.stream.threads=7
 commit.interval.ms=2
-client.tag.zone=a
+consumer.client.tag.zone=a
 ",
     );
     let findings: Vec<String> =
@@ -77,7 +77,7 @@ client.tag.zone=a
         restore.consumer.session.timeout.ms in line 7 has no effect: Kafka Streams has this setting, Headwater does not
         producer.session.timeout.ms in line 8 has no effect: Kafka Streams has this setting, Headwater does not
         consumer.num.stream.threads in line 9 has no effect: Kafka Streams has this setting, Headwater does not
-        client.tag.zone in line 11 has no effect: Kafka Streams has this setting, Headwater does not
+        consumer.client.tag.zone in line 11 has no effect: there is no such setting
     "#]]
     .assert_eq(&findings.concat());
     assert_eq!(config.commit_interval_ms, 2);
@@ -144,6 +144,12 @@ fn errors_name_key_and_value() {
         ]],
     );
     check_error(
+        file("task.assignor.class=com.example.MyAssignor"),
+        &expect![[
+            r#"task.assignor.class cannot be "com.example.MyAssignor": it must be minimum_movement, high_availability, sticky, legacy_sticky, fallback_prior or Kafka Streams' class for one of these; an assignor of your own is given to the builder"#
+        ]],
+    );
+    check_error(
         Ok(StreamsConfig::new("")),
         &expect![[
             r#"application.id cannot be "": it must be 1 to 200 letters, digits, '.', '_' or '-', because topic names begin with it"#
@@ -166,6 +172,49 @@ fn errors_name_key_and_value() {
         &expect![[
             r#"processing.exception.handler cannot be "dead_letter" while errors.dead.letter.queue.topic.name is "": it must be fail or continue, or the topic must be named"#
         ]],
+    );
+}
+
+#[test]
+fn assignors_are_known_by_their_classes() {
+    let check = |text: &str, expected| assert_eq!(read(text).task_assignor, expected, "{text}");
+    check("", BuiltInAssignor::MinimumMovement);
+    check(
+        "task.assignor.class=org.apache.kafka.streams.processor.assignment.assignors.StickyTaskAssignor",
+        BuiltInAssignor::Sticky,
+    );
+    let internal =
+        "internal.task.assignor.class=org.apache.kafka.streams.processor.internals.assignment";
+    check(&format!("{internal}.HighAvailabilityTaskAssignor"), BuiltInAssignor::HighAvailability);
+    check(&format!("{internal}.StickyTaskAssignor"), BuiltInAssignor::LegacySticky);
+    check(&format!("{internal}.FallbackPriorTaskAssignor"), BuiltInAssignor::FallbackPrior);
+    // The public setting stands over the internal one, in whichever order they come.
+    let both = ["task.assignor.class=sticky", "internal.task.assignor.class=high_availability"];
+    check(&both.join("\n"), BuiltInAssignor::Sticky);
+    check(&[both[1], both[0]].join("\n"), BuiltInAssignor::Sticky);
+}
+
+#[test]
+fn tags_are_read_and_limited() {
+    let config = read("application.id=a\nclient.tag.zone = eu-1 \nclient.tag.cluster=k8s");
+    assert_eq!(
+        config,
+        StreamsConfig::new("a").client_tag("zone", "eu-1").client_tag("cluster", "k8s")
+    );
+    check_error(
+        Ok(config.clone().client_tag("a-key-that-is-too-long", "x")),
+        &expect![[
+            r#"client.tag.a-key-that-is-too-long cannot be "x": it must be under a key of 1 to 20 characters"#
+        ]],
+    );
+    check_error(
+        Ok(config.clone().client_tag("zone", "")),
+        &expect![[r#"client.tag.zone cannot be "": it must be 1 to 30 characters long"#]],
+    );
+    let many = (0..4).fold(config, |config, number| config.client_tag(format!("z{number}"), "x"));
+    check_error(
+        Ok(many),
+        &expect![[r#"client.tag.zone cannot be "eu-1": it must be one of at most 5 tags"#]],
     );
 }
 

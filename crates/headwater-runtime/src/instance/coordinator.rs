@@ -31,6 +31,7 @@ use super::shared::Shared;
 use super::state::InstanceState;
 use super::thread::Execution;
 use super::uncaught::{Hooks, UncaughtReaction};
+use crate::facts::StandingShare;
 use crate::process::OffsetReset;
 use crate::query::{LocalStore, LocalTask, LocalTasks};
 use crate::task::{InputStart, StorePlace, TaskState, TaskWatch};
@@ -195,6 +196,8 @@ pub(super) struct Coordinator {
     /// The group is not joined anew before this time.
     join_not_before: Duration,
     plan: Plan,
+    /// Its share of the newest plan, brought along to the next round.
+    standing: Option<StandingShare>,
     shutdown_requested: bool,
     ending: Ending,
     paused: bool,
@@ -254,6 +257,7 @@ impl Coordinator {
             member: Member::Left,
             join_not_before: Duration::ZERO,
             plan: Plan::Missing,
+            standing: None,
             shutdown_requested: false,
             ending: Ending::No,
             paused: false,

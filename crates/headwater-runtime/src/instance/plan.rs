@@ -4,78 +4,165 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_assignor as assignor;
 use headwater_assignor::{
-    ApplicationState, AssignError, InstanceInfo, MemberInfo, PartitionRole, TaskAssignor, TaskInfo,
-    TaskPartition, ThreadRule,
+    ApplicationState, AssignError, InstanceInfo, Lag, MAX_OFFSET, MemberInfo, Move, PartitionRole,
+    StandingPlan, TaskAssignor, TaskInfo, TaskPartition,
 };
 use headwater_broker::{MemberId, TopicName};
 use headwater_topology::{TaskId, TaskPlan};
 
-use crate::facts::{MemberFacts, MemberPlan};
+use crate::facts::{MemberFacts, MemberPlan, StandingShare};
 
-/// Which tasks have state: their changelog topics, without those that are source topics.
+/// The changelog topics of each task; source topics that double as changelogs among them.
 pub(super) type Changelogs = BTreeMap<TaskId, Vec<TopicName>>;
+
+/// What the leader knows when it is asked for a plan.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GroupFacts<'a> {
+    /// The generation of the group for which the plan is.
+    pub(super) generation: i32,
+    pub(super) tasks: &'a TaskPlan,
+    pub(super) changelogs: &'a Changelogs,
+    pub(super) members: &'a BTreeMap<MemberId, MemberFacts>,
+}
+
+/// A plan, and how it came about.
+#[derive(Debug, Default)]
+pub(super) struct Planned {
+    /// What each member is told.
+    pub(super) told: BTreeMap<MemberId, MemberPlan>,
+    /// Every copy that appears, ends or moves, with the reason.
+    pub(super) moves: Vec<Move>,
+    /// What was wrong with the assignor or its plan, if the fallback had to step in.
+    pub(super) rejected: Option<AssignError>,
+}
 
 /// Decides who runs what. A task that somebody else still owns is withheld from its new owner, and
 /// released by the old one, who joins again then.
 ///
 /// # Errors
-/// When the assignor finds no plan.
+/// When the assignor, and the fallback if there is one, finds no plan or one that does not hold.
 pub(super) fn plan(
+    facts: GroupFacts<'_>,
     assignor: &dyn TaskAssignor,
-    tasks: &TaskPlan,
-    changelogs: &Changelogs,
-    members: &BTreeMap<MemberId, MemberFacts>,
-) -> Result<BTreeMap<MemberId, MemberPlan>, AssignError> {
+    fallback: Option<&dyn TaskAssignor>,
+) -> Result<Planned, AssignError> {
+    let members = facts.members;
     if members.values().any(|facts| facts.shutdown_requested) {
         let stop = MemberPlan { shutdown: true, ..MemberPlan::default() };
-        return Ok(members.keys().map(|member| (member.clone(), stop.clone())).collect());
+        let told = members.keys().map(|member| (member.clone(), stop.clone())).collect();
+        return Ok(Planned { told, ..Planned::default() });
     }
-    let state = application_state(tasks, changelogs, members);
-    let assignment = assignor.assign(&state)?;
-    let threads = assignor::assign_threads(&state, &assignment, ThreadRule::default());
-    let mut plans: BTreeMap<MemberId, MemberPlan> =
-        members.keys().map(|member| (member.clone(), MemberPlan::default())).collect();
-    for (member, told) in assignor::hand_over(&state, &threads).into_values().flatten() {
-        let member = MemberId::from(member.as_str());
-        let plan = plans.get_mut(&member).expect("the assignor names no strangers");
-        plan.active = told.active.into_iter().map(from_assignor).collect();
-        plan.withheld = told.withheld.into_iter().map(from_assignor).collect();
+    let state = application_state(facts);
+    let checked = assignor::assign_checked(&state, assignor, fallback)?;
+    let threads = assignor::assign_threads(&state, &checked.assignment, checked.thread_rule);
+    let mut told: BTreeMap<MemberId, MemberPlan> = BTreeMap::new();
+    for (instance, of_members) in assignor::hand_over(&state, &threads) {
+        let standing = checked.assignment.standing_plan.as_ref();
+        let standing = standing.map(|standing| share_of(standing, &instance, facts.generation));
+        for (member, hand_over) in of_members {
+            let plan = MemberPlan {
+                active: hand_over.active.into_iter().map(from_assignor).collect(),
+                withheld: hand_over.withheld.into_iter().map(from_assignor).collect(),
+                standing: standing.clone(),
+                shutdown: false,
+            };
+            told.insert(MemberId::from(member.as_str()), plan);
+        }
     }
-    Ok(plans)
+    let moves = assignor::moves(&state, &checked.assignment);
+    Ok(Planned { told, moves, rejected: checked.rejected })
 }
 
-fn application_state(
-    tasks: &TaskPlan,
-    changelogs: &Changelogs,
-    members: &BTreeMap<MemberId, MemberFacts>,
-) -> ApplicationState {
+fn application_state(facts: GroupFacts<'_>) -> ApplicationState {
     let mut state = ApplicationState::default();
-    for (&task, inputs) in &tasks.tasks {
-        state.tasks.insert(to_assignor(task), task_info(task, inputs, changelogs));
+    // Instances of this version neither follow nor warm up: a task moves at once or not at all.
+    state.settings.acceptable_recovery_lag = MAX_OFFSET;
+    state.settings.max_warmup_replicas = 0;
+    for (&task, inputs) in &facts.tasks.tasks {
+        state.tasks.insert(to_assignor(task), task_info(task, inputs, facts.changelogs));
     }
-    for (id, facts) in members {
-        let instance = assignor::InstanceId::new(facts.process_id.to_string());
-        let info = state.instances.entry(instance).or_insert_with(|| InstanceInfo::new(0));
-        info.capacity += facts.capacity;
-        let owned: BTreeSet<assignor::TaskId> =
-            facts.owned.iter().copied().map(to_assignor).collect();
-        let followed: BTreeSet<assignor::TaskId> =
-            facts.with_state.difference(&facts.owned).copied().map(to_assignor).collect();
-        let mut member = MemberInfo::default();
-        member.owned_partitions = owned
-            .iter()
-            .filter_map(|task| state.tasks.get(task))
-            .flat_map(|task| &task.partitions)
-            .filter(|partition| partition.role.is_source())
-            .map(|partition| partition.id.clone())
-            .collect();
-        member.previous_active.clone_from(&owned);
-        member.previous_standby.clone_from(&followed);
-        info.previous_active.extend(owned);
-        info.previous_standby.extend(followed);
-        info.members.insert(assignor::MemberId::new(id.as_str()), member);
+    for (id, facts) in facts.members {
+        add_member(&mut state, id, facts);
     }
+    state.standing_plan = standing_plan(facts.members);
     state
+}
+
+fn add_member(state: &mut ApplicationState, id: &MemberId, facts: &MemberFacts) {
+    let instance = instance_id(facts);
+    let info = state.instances.entry(instance).or_insert_with(|| InstanceInfo::new(0));
+    info.capacity += facts.capacity;
+    info.tags.extend(facts.tags.clone());
+    let owned: BTreeSet<assignor::TaskId> = facts.owned.iter().copied().map(to_assignor).collect();
+    let followed: BTreeSet<assignor::TaskId> =
+        facts.with_state.difference(&facts.owned).copied().map(to_assignor).collect();
+    let is_stateful = |task: &assignor::TaskId| {
+        let info = state.tasks.get(task);
+        info.is_some_and(|info| info.stateful)
+    };
+    info.lags.extend(owned.iter().copied().filter(is_stateful).map(|task| (task, Lag::Latest)));
+    for task in followed.iter().copied().filter(is_stateful) {
+        // Members do not say how far the state on their disks is.
+        info.lags.entry(task).or_insert(Lag::Unknown);
+    }
+    let mut member = MemberInfo::default();
+    member.owned_partitions = owned
+        .iter()
+        .filter_map(|task| state.tasks.get(task))
+        .flat_map(|task| &task.partitions)
+        .filter(|partition| partition.role.is_source())
+        .map(|partition| partition.id.clone())
+        .collect();
+    member.previous_active.clone_from(&owned);
+    member.previous_standby.clone_from(&followed);
+    info.previous_active.extend(owned);
+    info.previous_standby.extend(followed);
+    info.members.insert(assignor::MemberId::new(id.as_str()), member);
+}
+
+fn instance_id(facts: &MemberFacts) -> assignor::InstanceId {
+    assignor::InstanceId::new(facts.process_id.to_string())
+}
+
+/// The plan that the newest leader pursued, put together from what its members kept of it.
+fn standing_plan(members: &BTreeMap<MemberId, MemberFacts>) -> Option<StandingPlan> {
+    let shares = || members.values().filter_map(|facts| Some((facts, facts.standing.as_ref()?)));
+    let newest = shares().map(|(_, share)| share.generation).max()?;
+    let mut plan = StandingPlan::default();
+    for (facts, share) in shares().filter(|(_, share)| share.generation == newest) {
+        let instance = instance_id(facts);
+        plan.made_for = share.made_for;
+        let target = plan.target.entry(instance.clone()).or_default();
+        target.active.extend(share.active.iter().copied().map(to_assignor));
+        target.standby.extend(share.standby.iter().copied().map(to_assignor));
+        for (task, progress) in &share.warmups {
+            let of_task = plan.warmups.entry(to_assignor(*task)).or_default();
+            of_task.insert(instance.clone(), *progress);
+        }
+    }
+    Some(plan)
+}
+
+/// What one instance keeps of the plan.
+fn share_of(
+    plan: &StandingPlan,
+    instance: &assignor::InstanceId,
+    generation: i32,
+) -> StandingShare {
+    let target = plan.target.get(instance);
+    let ids =
+        |tasks: &BTreeSet<assignor::TaskId>| tasks.iter().copied().map(from_assignor).collect();
+    let warmups = plan
+        .warmups
+        .iter()
+        .filter_map(|(task, of_task)| Some((from_assignor(*task), *of_task.get(instance)?)));
+    StandingShare {
+        generation,
+        made_for: plan.made_for,
+        active: target.map(|target| ids(&target.active)).unwrap_or_default(),
+        standby: target.map(|target| ids(&target.standby)).unwrap_or_default(),
+        warmups: warmups.collect(),
+    }
 }
 
 fn task_info(task: TaskId, inputs: &BTreeSet<(String, u32)>, changelogs: &Changelogs) -> TaskInfo {
@@ -85,14 +172,21 @@ fn task_info(task: TaskId, inputs: &BTreeSet<(String, u32)>, changelogs: &Change
     };
     let changelogs = changelogs.get(&task).map(Vec::as_slice).unwrap_or_default();
     let mut info = if changelogs.is_empty() { TaskInfo::stateless() } else { TaskInfo::stateful() };
-    info.partitions.extend(
-        inputs.iter().map(|(topic, number)| partition(topic, *number, PartitionRole::Source)),
-    );
+    let is_changelog = |topic: &str| changelogs.iter().any(|changelog| changelog.as_str() == topic);
+    info.partitions.extend(inputs.iter().map(|(topic, number)| {
+        let both = is_changelog(topic);
+        let role = if both { PartitionRole::SourceChangelog } else { PartitionRole::Source };
+        partition(topic, *number, role)
+    }));
+    let is_input = |topic: &TopicName| inputs.iter().any(|(input, _)| input == topic.as_str());
     info.partitions.extend(
         changelogs
             .iter()
+            .filter(|topic| !is_input(topic))
             .map(|topic| partition(topic.as_str(), task.partition, PartitionRole::Changelog)),
     );
+    // Where a changelog ends, nobody has asked.
+    info.end_offset = info.stateful.then_some(MAX_OFFSET);
     info
 }
 
@@ -110,7 +204,7 @@ mod tests {
     use std::fmt::Write;
 
     use expect_test::{Expect, expect};
-    use headwater_assignor::Sticky;
+    use headwater_assignor::{HighAvailability, MinimumMovement, Sticky};
     use uuid::Uuid;
 
     use super::*;
@@ -119,9 +213,8 @@ mod tests {
         numbers.iter().map(|&number| TaskId::new(0, number)).collect()
     }
 
-    /// Members `a`, `b`, ... with a capacity, and the tasks each owns; four tasks in all.
-    #[track_caller]
-    fn check(members: &[(u32, &[u32])], expected: &Expect) {
+    /// Four tasks with state.
+    fn four_tasks() -> (TaskPlan, Changelogs) {
         let mut plan_of_tasks = TaskPlan::default();
         for task in tasks(&[0, 1, 2, 3]) {
             let inputs = BTreeSet::from([("lines".to_owned(), task.partition)]);
@@ -132,24 +225,38 @@ mod tests {
             .keys()
             .map(|&task| (task, vec![TopicName::from("app-counts-changelog")]))
             .collect();
-        let members = members
-            .iter()
-            .zip(b'a'..)
-            .map(|(&(capacity, owned), name)| {
-                let facts = MemberFacts {
-                    process_id: Uuid::from_u128(u128::from(name)),
-                    capacity,
-                    owned: tasks(owned),
-                    with_state: tasks(owned),
-                    shutdown_requested: capacity == 9,
-                };
-                (MemberId::from(char::from(name).to_string()), facts)
-            })
-            .collect();
+        (plan_of_tasks, changelogs)
+    }
+
+    /// Members `a`, `b`, ... with a capacity, and the tasks each owns.
+    fn members(members: &[(u32, &[u32])]) -> BTreeMap<MemberId, MemberFacts> {
+        let member = |(&(capacity, owned), name): (&(u32, &[u32]), u8)| {
+            let facts = MemberFacts {
+                process_id: Uuid::from_u128(u128::from(name)),
+                capacity,
+                owned: tasks(owned),
+                with_state: tasks(owned),
+                tags: BTreeMap::new(),
+                standing: None,
+                shutdown_requested: capacity == 9,
+            };
+            (MemberId::from(char::from(name).to_string()), facts)
+        };
+        members.iter().zip(b'a'..).map(member).collect()
+    }
+
+    fn make_plan(
+        assignor: &dyn TaskAssignor,
+        members: &BTreeMap<MemberId, MemberFacts>,
+    ) -> Result<Planned, AssignError> {
+        let (tasks, changelogs) = four_tasks();
+        let facts = GroupFacts { generation: 7, tasks: &tasks, changelogs: &changelogs, members };
+        plan(facts, assignor, None)
+    }
+
+    fn draw(planned: &Planned) -> String {
         let mut text = String::new();
-        for (member, told) in
-            plan(&Sticky::default(), &plan_of_tasks, &changelogs, &members).unwrap()
-        {
+        for (member, told) in &planned.told {
             let list = |tasks: &BTreeSet<TaskId>| {
                 let names: Vec<String> = tasks.iter().map(ToString::to_string).collect();
                 names.join(" ")
@@ -160,7 +267,14 @@ mod tests {
             }
             text.push_str(if told.shutdown { " stop\n" } else { "\n" });
         }
-        expected.assert_eq(&text);
+        text
+    }
+
+    /// What the default has members do.
+    #[track_caller]
+    fn check(group: &[(u32, &[u32])], expected: &Expect) {
+        let planned = make_plan(&MinimumMovement::default(), &members(group));
+        expected.assert_eq(&draw(&planned.unwrap()));
     }
 
     #[test]
@@ -184,9 +298,9 @@ mod tests {
         check(
             &[(1, &[0, 1, 2, 3]), (1, &[])],
             &expect![[r#"
-            a: 0_0 0_1
-            b:  later 0_2 0_3
-        "#]],
+                a: 0_2 0_3
+                b:  later 0_0 0_1
+            "#]],
         );
         check(
             &[(1, &[0, 1]), (1, &[])],
@@ -223,6 +337,105 @@ mod tests {
             b: 0_0 0_1
         "#]],
         );
+    }
+
+    #[test]
+    fn state_on_disk_is_not_left_behind() {
+        let mut group = members(&[(1, &[]), (1, &[]), (1, &[])]);
+        let ids: Vec<MemberId> = group.keys().cloned().collect();
+        group.get_mut(&ids[2]).unwrap().with_state = tasks(&[0, 1, 2]);
+        let planned = make_plan(&MinimumMovement::default(), &group).unwrap();
+        let runs = &planned.told[&ids[2]].active;
+        assert!(runs.len() == 2 && runs.is_subset(&tasks(&[0, 1, 2])), "{runs:?}");
+    }
+
+    #[test]
+    fn a_plan_is_kept_when_its_leader_is_gone() {
+        let assignor = MinimumMovement::default();
+        let mut group = members(&[(1, &[0, 1, 2, 3]), (1, &[]), (1, &[])]);
+        let first = make_plan(&assignor, &group).unwrap();
+        let standing = |planned: &Planned| {
+            let shares = planned.told.iter();
+            shares.map(|(id, told)| (id.clone(), told.standing.clone())).collect::<BTreeMap<_, _>>()
+        };
+        // Everybody brings along what it was told; the tasks to hand over have been released.
+        for (id, told) in first.told.clone() {
+            let facts = group.get_mut(&id).unwrap();
+            facts.owned = told.active;
+            facts.standing = told.standing;
+        }
+        let second = make_plan(&assignor, &group).unwrap();
+        assert_eq!(standing(&first), standing(&second));
+        for (id, told) in &first.told {
+            let promised = &told.active | &told.withheld;
+            assert_eq!(second.told[id].active, promised, "{id}");
+            assert!(second.told[id].withheld.is_empty());
+        }
+    }
+
+    #[test]
+    fn every_copy_that_moves_has_a_reason() {
+        let planned =
+            make_plan(&MinimumMovement::default(), &members(&[(1, &[0, 1, 2, 3]), (1, &[])]));
+        let reasons: Vec<String> = planned
+            .unwrap()
+            .moves
+            .iter()
+            .map(|moved| format!("{} {}", moved.task, moved.reason.as_str()))
+            .collect();
+        assert_eq!(reasons, ["0_0 balance", "0_1 balance"]);
+    }
+
+    #[test]
+    fn assignors_of_kafka_streams_need_no_more_facts() {
+        let group = members(&[(1, &[0, 1, 2, 3]), (1, &[])]);
+        let sticky = make_plan(&Sticky::default(), &group);
+        expect![[r#"
+            a: 0_0 0_1
+            b:  later 0_2 0_3
+        "#]]
+        .assert_eq(&draw(&sticky.unwrap()));
+        let planned = make_plan(&HighAvailability::default(), &group);
+        expect![[r#"
+            a: 0_0 0_2
+            b:  later 0_1 0_3
+        "#]]
+        .assert_eq(&draw(&planned.unwrap()));
+    }
+
+    /// Leaves all tasks to nobody.
+    struct Lazy;
+
+    impl TaskAssignor for Lazy {
+        fn name(&self) -> &'static str {
+            "lazy"
+        }
+
+        fn assign(&self, state: &ApplicationState) -> Result<assignor::Assignment, AssignError> {
+            let mut plan = assignor::Assignment::default();
+            plan.instances = state
+                .instances
+                .keys()
+                .map(|id| (id.clone(), assignor::InstanceAssignment::default()))
+                .collect();
+            Ok(plan)
+        }
+    }
+
+    #[test]
+    fn a_plan_that_does_not_hold_is_named_or_replaced() {
+        let group = members(&[(1, &[]), (1, &[])]);
+        let error = make_plan(&Lazy, &group).unwrap_err();
+        expect![
+            "the plan of lazy is rejected: nobody is to run task 0_0; every task needs one instance"
+        ]
+        .assert_eq(&error.to_string());
+        let (tasks, changelogs) = four_tasks();
+        let facts =
+            GroupFacts { generation: 7, tasks: &tasks, changelogs: &changelogs, members: &group };
+        let planned = plan(facts, &Lazy, Some(&MinimumMovement::default())).unwrap();
+        assert_eq!(planned.rejected.map(|error| error.to_string()), Some(error.to_string()));
+        assert!(planned.told.values().all(|told| told.active.len() == 2));
     }
 
     #[test]

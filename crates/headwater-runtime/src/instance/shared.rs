@@ -10,6 +10,7 @@ use headwater_store::{OpenOptions, StoreBackend};
 use headwater_topology::{TaskId, TaskPlan};
 use uuid::Uuid;
 
+use super::assignor::ChosenAssignor;
 use super::plan::Changelogs;
 use crate::config::StreamsConfig;
 use crate::process::{Handlers, Program};
@@ -20,6 +21,8 @@ use crate::state_dir::StateDirectory;
 pub(super) struct Shared {
     pub(super) config: StreamsConfig,
     pub(super) handlers: Handlers,
+    pub(super) assignor: ChosenAssignor,
+    pub(super) fallback_assignor: Option<ChosenAssignor>,
     pub(super) group: GroupId,
     pub(super) process_id: Uuid,
     pub(super) broker: Arc<dyn Broker>,

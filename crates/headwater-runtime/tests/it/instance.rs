@@ -1,5 +1,6 @@
 //! Whole instances on an embedded broker, mostly under paused time and on one thread.
 
+mod assignors;
 mod connecting;
 mod crashes;
 mod epochs;

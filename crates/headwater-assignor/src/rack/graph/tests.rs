@@ -1,3 +1,7 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
 use super::*;
 use crate::scenario::{corpus, list};
 
@@ -62,4 +66,52 @@ fn all_that_fits_is_sent() {
     graph.send_all(0, 3);
     assert_eq!(graph.flow(3) + graph.flow(4), 2);
     assert_eq!(graph.flow(2), 0);
+}
+
+/// The arcs of the cycle that the original finds: every pass over every arc, as many as nodes.
+fn cycle_by_the_book(graph: &Graph) -> Option<Vec<u32>> {
+    let nodes = graph.nodes();
+    let mut search = CycleSearch::new(nodes);
+    for _ in 0..nodes {
+        search.closer.fill(true);
+        search.pass(graph);
+    }
+    search.closer.fill(true);
+    let node = search.last_pass(graph)?;
+    Some(search.cycle_through(graph, node))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    /// Leaving out what repeats itself does not change which cycles are found, one after the other.
+    #[test]
+    fn cycles_are_those_of_the_long_way(
+        nodes in 2..40_u32,
+        edges in prop::collection::btree_map((0..40_u32, 0..40_u32), (1..4_u32, -6..12_i64), 1..160),
+    ) {
+        let edges: Vec<Edge> = edges
+            .into_iter()
+            .map(|((from, to), (capacity, cost))| (from % nodes, to % nodes, capacity, cost))
+            .filter(|(from, to, ..)| from < to)
+            .map(|(from, to, capacity, cost)| ((from, to), (capacity, cost)))
+            .collect::<BTreeMap<_, _>>()
+            .into_iter()
+            .map(|((from, to), (capacity, cost))| {
+                // Full arcs let flow go back, so there are cycles of either sign.
+                Edge { from, to, capacity, cost, flow: if cost > 3 { capacity } else { 0 } }
+            })
+            .collect();
+        let mut graph = Graph::new(nodes as usize, &edges);
+        let mut search = CycleSearch::new(graph.nodes());
+        loop {
+            let found = search.find(&graph);
+            prop_assert_eq!(&found, &cycle_by_the_book(&graph));
+            let Some(cycle) = found else { break };
+            let amount = cycle.iter().map(|arc| graph.arcs[*arc as usize].residual).min().unwrap();
+            for arc in cycle {
+                graph.push(arc, amount);
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use headwater_assignor::Sticky;
+use headwater_assignor::{InstanceId, TaskAssignor};
 use headwater_broker::{
     BrokerError, GroupEvent, GroupOptions, JoinedMember, MemberAssignment, MemberId,
 };
@@ -16,7 +16,7 @@ use crate::facts::{MemberFacts, MemberPlan};
 use crate::instance::error::InstanceError;
 use crate::instance::group::{self, GroupCommand, GroupNews};
 use crate::instance::life_cycle::TaskEvent;
-use crate::instance::plan::plan;
+use crate::instance::plan::{GroupFacts, Planned, plan};
 use crate::instance::state::InstanceState;
 
 /// The name of our protocol in the group: members of another are refused by the broker.
@@ -55,6 +55,8 @@ impl Coordinator {
             capacity: u32::try_from(self.shared.config.num_stream_threads).unwrap_or(u32::MAX),
             owned: self.tasks.keys().copied().collect(),
             with_state: self.with_state.clone(),
+            tags: self.shared.config.client_tags.clone(),
+            standing: self.standing.clone(),
             shutdown_requested: self.shutdown_requested,
         };
         send(&self.group, GroupCommand::Join(facts.encode()));
@@ -121,19 +123,23 @@ impl Coordinator {
                 }
             }
         }
-        let planned = plan(&Sticky::default(), &self.shared.tasks, &self.shared.changelogs, &facts);
-        match planned {
-            Ok(plans) => {
-                for (member_id, plan) in plans {
-                    tracing::info!(
-                        generation, member = %member_id, active = ?texts(&plan.active),
-                        withheld = ?texts(&plan.withheld), "plan"
-                    );
+        let group = GroupFacts {
+            generation,
+            tasks: &self.shared.tasks,
+            changelogs: &self.shared.changelogs,
+            members: &facts,
+        };
+        let fallback = self.shared.fallback_assignor.as_ref();
+        let fallback = fallback.map(|fallback| fallback as &dyn TaskAssignor);
+        match plan(group, &self.shared.assignor, fallback) {
+            Ok(planned) => {
+                log(generation, self.shared.assignor.name(), &planned);
+                let told = planned.told.into_iter();
+                assignments.extend(told.map(|(member_id, plan)| {
                     let active = plan.active.iter();
                     let partitions = active.flat_map(|task| self.shared.inputs(*task)).collect();
-                    let assignment = plan.encode();
-                    assignments.push(MemberAssignment { member_id, assignment, partitions });
-                }
+                    MemberAssignment { member_id, assignment: plan.encode(), partitions }
+                }));
                 send(&self.group, GroupCommand::Plan(assignments));
             }
             Err(error) => self.uncaught(None, InstanceError::Assign(error)),
@@ -150,6 +156,7 @@ impl Coordinator {
             return;
         }
         self.plan = Plan::Followed;
+        self.standing.clone_from(&plan.standing);
         let ours: Vec<TaskId> = self.tasks.keys().copied().collect();
         for task in ours.into_iter().filter(|task| !plan.active.contains(task)) {
             self.drive(task, TaskEvent::Revoked);
@@ -211,6 +218,27 @@ impl Coordinator {
     /// Whether the instance may clean up: only while nothing moves (feature row P28).
     pub(super) fn is_running(&self) -> bool {
         *self.views.state.borrow() == InstanceState::Running
+    }
+}
+
+/// Who is told what, and why anything changes.
+fn log(generation: i32, assignor: &str, planned: &Planned) {
+    if let Some(error) = &planned.rejected {
+        let error = error as &dyn std::error::Error;
+        tracing::error!(generation, assignor, error, "the fallback assignor steps in");
+    }
+    for moved in &planned.moves {
+        let id = |instance: &Option<InstanceId>| instance.as_ref().map(ToString::to_string);
+        tracing::info!(
+            generation, assignor, task = %moved.task, kind = moved.kind.as_str(),
+            from = id(&moved.from), to = id(&moved.to), reason = moved.reason.as_str(), "move"
+        );
+    }
+    for (member, plan) in &planned.told {
+        tracing::info!(
+            generation, assignor, %member, active = ?texts(&plan.active),
+            withheld = ?texts(&plan.withheld), "plan"
+        );
     }
 }
 

@@ -14,7 +14,7 @@ async fn second(world: &World, directory: &tempfile::TempDir) -> Instance {
     world.builder(WordCount::default()).config(config).start().await.unwrap()
 }
 
-async fn tasks_settle(instances: &[&Instance], expected: &[usize]) {
+pub(super) async fn tasks_settle(instances: &[&Instance], expected: &[usize]) {
     for _ in 0..600 {
         let all_run = instances.iter().all(|it| it.state() == InstanceState::Running);
         let tasks: Vec<usize> = instances.iter().map(|it| it.tasks().len()).collect();

@@ -16,7 +16,11 @@ pub(super) struct Finder<'a> {
     flavour: Flavour,
     owner: Vec<Option<InstanceIx>>,
     followers: Vec<Vec<InstanceIx>>,
+    /// To be changed by [`run`](Self::run) and [`follow`](Self::follow), or so that no instance
+    /// has more or fewer copies afterwards.
     pub(super) placement: Placement,
+    loads: Vec<Load>,
+    total_capacity: u64,
     /// Who was given each active at first, before racks were looked at.
     first_owner: Vec<Option<InstanceIx>>,
 }
@@ -24,14 +28,28 @@ pub(super) struct Finder<'a> {
 impl<'a> Finder<'a> {
     pub(super) fn new(index: &'a Index<'a>, flavour: Flavour) -> Result<Self, AssignError> {
         index.check_capacity()?;
+        let placement = Placement::empty(index);
         Ok(Self {
             index,
             flavour,
             owner: index.previous_active(),
             followers: index.previous_standby(),
-            placement: Placement::empty(index),
+            loads: index.instances().map(|instance| placement.load(instance)).collect(),
+            total_capacity: index.total_capacity(),
+            placement,
             first_owner: Vec::new(),
         })
+    }
+
+    fn run(&mut self, instance: InstanceIx, task: TaskIx) {
+        debug_assert_eq!(self.placement.active_of(task), None, "each task is placed once");
+        self.placement.set_active(instance, task);
+        self.loads[instance as usize] = self.placement.load(instance);
+    }
+
+    fn follow(&mut self, instance: InstanceIx, task: TaskIx) {
+        self.placement.add_standby(instance, task);
+        self.loads[instance as usize] = self.placement.load(instance);
     }
 
     pub(super) fn place_actives(&mut self, preserving: bool) {
@@ -39,7 +57,7 @@ impl<'a> Finder<'a> {
             if let Some(owner) = self.owner[task as usize]
                 && (preserving || self.is_below_quota(owner))
             {
-                self.placement.set_active(owner, task);
+                self.run(owner, task);
             }
         }
         for task in self.unplaced() {
@@ -48,13 +66,13 @@ impl<'a> Finder<'a> {
                 .copied()
                 .find(|follower| self.is_below_quota(*follower));
             if let Some(follower) = follower {
-                self.placement.set_active(follower, task);
+                self.run(follower, task);
             }
         }
         let everybody: Vec<InstanceIx> = self.index.instances().collect();
         for task in self.unplaced() {
             if let Some(instance) = self.find(task, &everybody) {
-                self.placement.set_active(instance, task);
+                self.run(instance, task);
             }
         }
         self.first_owner = self.index.tasks().map(|task| self.placement.active_of(task)).collect();
@@ -69,7 +87,7 @@ impl<'a> Finder<'a> {
                     .filter(|instance| !self.placement.has(*instance, task))
                     .collect();
                 match self.find(task, &without) {
-                    Some(instance) => self.placement.add_standby(instance, task),
+                    Some(instance) => self.follow(instance, task),
                     None => break,
                 }
             }
@@ -82,8 +100,7 @@ impl<'a> Finder<'a> {
 
     fn is_below_quota(&self, instance: InstanceIx) -> bool {
         let tasks = self.index.tasks.len() as u64;
-        let (capacity, total) =
-            (u64::from(self.index.capacity(instance)), self.index.total_capacity());
+        let (capacity, total) = (u64::from(self.index.capacity(instance)), self.total_capacity);
         let quota = match self.flavour {
             Flavour::Legacy => capacity * (tasks / total),
             Flavour::Public => (tasks * capacity).div_ceil(total),
@@ -124,7 +141,7 @@ impl<'a> Finder<'a> {
     }
 
     fn load(&self, instance: InstanceIx) -> Load {
-        self.placement.load(instance)
+        self.loads[instance as usize]
     }
 
     /// The least loaded, an idle one at once, and preferably one where the task meets a task it

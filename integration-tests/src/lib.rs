@@ -32,4 +32,6 @@ mod documents {
     mod configuration {}
     #[doc = include_str!("../../docs/book/src/backends.md")]
     mod backends {}
+    #[doc = include_str!("../../docs/book/src/assignors.md")]
+    mod assignors {}
 }

@@ -32,7 +32,7 @@ impl Measurement for ProcessorTime {
     }
 
     fn end(&self, start: Duration) -> Duration {
-        Self::now() - start
+        Self::now().saturating_sub(start)
     }
 
     fn add(&self, one: &Duration, other: &Duration) -> Duration {

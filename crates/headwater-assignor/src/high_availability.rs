@@ -24,7 +24,8 @@ use crate::threads::ThreadRule;
 ///
 /// It gives the plans of the original, those that break its own promises included: an instance
 /// whose lag is unknown counts as the furthest ahead, tags may keep standbys from being balanced,
-/// and a follow-up may be asked for although no copy is on its way.
+/// and a follow-up may be asked for although no copy is on its way. Only where rack costs are so
+/// large that their sums do not fit 32 bits does the original go astray alone.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct HighAvailability;

@@ -17,10 +17,6 @@ mod error;
 mod explain;
 mod flow;
 mod handover;
-/// The code of the chapter in the book, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/book/src/assignors.md")]
-mod in_the_book {}
 mod heap;
 mod high_availability;
 mod ids;

@@ -28,6 +28,7 @@
 //! - `headwater-dsl`, here at the root: typed streams, tables and processors.
 //! - `headwater-runtime`, as [`runtime`]: tasks, stream threads and the instance.
 //! - `headwater-topology`, as [`topology`]: the graph, its sub-topologies, internal topics and names.
+//! - `headwater-assignor`, as [`assignor`]: which instance runs which task, and why.
 //! - `headwater-store`, as [`store`] and [`serde`](mod@serde): state store backends, layouts, typed
 //!   views, and from values to bytes and back.
 //! - `headwater-broker`, as [`broker`]: what the engine asks of a broker.
@@ -62,9 +63,9 @@ pub use headwater_dsl::{
     UsePartitionTimeOnInvalidTimestamp,
 };
 pub use headwater_runtime::{
-    CloseTimeout, DropReason, DroppedRecords, ExceptionHandler, Failure, FailureKind, Handlers,
-    Headers, Instance, InstanceBuilder, InstanceError, InstanceState, NullRecords,
-    PunctuationToken, PunctuationType, QueryError, QueryableStoreTypes, Reaction,
+    BuiltInAssignor, CloseTimeout, DropReason, DroppedRecords, ExceptionHandler, Failure,
+    FailureKind, Handlers, Headers, Instance, InstanceBuilder, InstanceError, InstanceState,
+    NullRecords, PunctuationToken, PunctuationType, QueryError, QueryableStoreTypes, Reaction,
     ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore, RestoreListener, StartError,
     StoreQueryParameters, StreamsConfig, TaskError, TaskStatus, UncaughtReaction, UserError,
     dead_letter, log_and_continue, log_and_fail,
@@ -74,6 +75,8 @@ pub use instance::Headwater;
 
 mod instance;
 
+#[doc(inline)]
+pub use headwater_assignor as assignor;
 #[doc(inline)]
 pub use headwater_broker as broker;
 #[cfg(feature = "embedded")]

@@ -22,8 +22,8 @@ use crate::index::{InstanceIx, TaskIx};
 const GIVEN_UP: usize = 0;
 const MOVED: usize = 1;
 const OFFSETS: usize = 2;
-/// Nothing is there at all, which is worse than something of which nobody knows how much it is.
-const NOTHING: usize = 3;
+/// Whatever is there, it is known how much; as little as nothing is worse than who knows how much.
+const KNOWN: usize = 3;
 const TRAFFIC: usize = 4;
 
 /// Runs the flow. `pinned` gives the instance of tasks whose place is settled already;
@@ -283,6 +283,7 @@ fn options(
         Cost::of(MOVED, i64::from(!stays))
             .and(GIVEN_UP, i64::from(is_given_up(task, instance)))
             .and(OFFSETS, offsets(missing))
+            .and(KNOWN, i64::from(facts.holder(task, instance).is_none_or(|h| h.is_known)))
             .and(TRAFFIC, facts.racks.active_cost(facts, task, rack))
     };
     let known = facts.holders(task).iter().map(|holder| holder.instance);
@@ -298,7 +299,7 @@ fn options(
     options.extend((0..facts.racks.count()).map(|rack| {
         let cost = Cost::of(MOVED, i64::from(!anyone_stays))
             .and(OFFSETS, offsets(facts.full(task)))
-            .and(NOTHING, i64::from(facts.index.is_stateful(task)))
+            .and(KNOWN, 1)
             .and(TRAFFIC, facts.racks.active_cost(facts, task, rack));
         (Place::InRack(rack), graph.pools[pool_at(facts, task, rack)], cost)
     }));

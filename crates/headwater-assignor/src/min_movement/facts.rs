@@ -19,6 +19,8 @@ pub(super) struct Holder {
     /// Offsets that it still has to read.
     pub(super) missing: u64,
     caught_up: bool,
+    /// Whether anybody knows how much that is.
+    pub(super) is_known: bool,
     /// Whether it may run the task at once: caught up, or as far ahead as anybody.
     pub(super) ready: bool,
 }
@@ -139,7 +141,9 @@ impl<'a> Facts<'a> {
             if listed || missing < full || lag == Lag::Unknown {
                 let caught_up = lag.is_caught_up(acceptable);
                 let instance = report.instance;
-                self.holders.push(Holder { instance, missing, caught_up, ready: caught_up });
+                let is_known = lag != Lag::Unknown;
+                let ready = caught_up;
+                self.holders.push(Holder { instance, missing, caught_up, is_known, ready });
             }
             if runs {
                 ran.push(report.instance);

@@ -6,6 +6,7 @@
     reason = "helpers of tests; counts are small"
 )]
 
+mod building;
 mod comparison;
 mod corpus;
 mod expect;

@@ -386,7 +386,8 @@ named_setting! {
 
 impl Setting for BuiltInAssignor {
     fn parse(text: &str) -> Result<Self, &'static str> {
-        let (package, class) = text.trim().rsplit_once('.').unwrap_or(("", text.trim()));
+        let name = text.trim();
+        let (package, class) = name.rsplit_once('.').unwrap_or(("", name));
         match class {
             "minimum_movement" => Ok(Self::MinimumMovement),
             "high_availability" | "HighAvailabilityTaskAssignor" => Ok(Self::HighAvailability),

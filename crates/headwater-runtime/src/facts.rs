@@ -25,6 +25,8 @@ pub(crate) struct MemberFacts {
     pub(crate) with_state: BTreeSet<TaskId>,
     /// Its labels (`client.tag.*`).
     pub(crate) tags: BTreeMap<String, String>,
+    /// Where it is (`client.rack`).
+    pub(crate) rack: Option<String>,
     /// Its share of the newest plan it knows, for the assignor that pursues it.
     pub(crate) standing: Option<StandingShare>,
     /// The uncaught-error handler wants the whole application to stop (feature row E5).
@@ -78,6 +80,7 @@ impl MemberFacts {
             with_state: wire::tasks(&self.with_state),
             shutdown_requested: self.shutdown_requested,
             tags: self.tags.clone(),
+            rack: self.rack.clone(),
             standing: self.standing.as_ref().map(wire::StandingShare::from),
         };
         message.encode_to_vec().into()
@@ -94,6 +97,7 @@ impl MemberFacts {
             owned: wire::task_ids(&message.owned),
             with_state: wire::task_ids(&message.with_state),
             tags: message.tags,
+            rack: message.rack,
             standing: message.standing.map(Into::into),
             shutdown_requested: message.shutdown_requested,
         })
@@ -153,6 +157,8 @@ mod wire {
         pub(super) tags: BTreeMap<String, String>,
         #[prost(message, optional, tag = "7")]
         pub(super) standing: Option<StandingShare>,
+        #[prost(string, optional, tag = "8")]
+        pub(super) rack: Option<String>,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -268,6 +274,7 @@ mod tests {
             owned: tasks(&[0, 300]),
             with_state: tasks(&[2]),
             tags: [("zone".to_owned(), "eu-1".to_owned())].into(),
+            rack: Some("eu-1a".to_owned()),
             standing: Some(standing()),
             shutdown_requested: true,
         };

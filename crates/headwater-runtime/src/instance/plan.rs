@@ -93,6 +93,7 @@ fn add_member(state: &mut ApplicationState, id: &MemberId, facts: &MemberFacts) 
     let info = state.instances.entry(instance).or_insert_with(|| InstanceInfo::new(0));
     info.capacity += facts.capacity;
     info.tags.extend(facts.tags.clone());
+    info.racks.push(facts.rack.as_deref().map(assignor::RackId::from));
     let owned: BTreeSet<assignor::TaskId> = facts.owned.iter().copied().map(to_assignor).collect();
     let followed: BTreeSet<assignor::TaskId> =
         facts.with_state.difference(&facts.owned).copied().map(to_assignor).collect();
@@ -237,6 +238,7 @@ mod tests {
                 owned: tasks(owned),
                 with_state: tasks(owned),
                 tags: BTreeMap::new(),
+                rack: None,
                 standing: None,
                 shutdown_requested: capacity == 9,
             };

@@ -56,6 +56,7 @@ impl Coordinator {
             owned: self.tasks.keys().copied().collect(),
             with_state: self.with_state.clone(),
             tags: self.shared.config.client_tags.clone(),
+            rack: self.shared.config.client_rack.clone(),
             standing: self.standing.clone(),
             shutdown_requested: self.shutdown_requested,
         };

@@ -125,9 +125,11 @@ impl Subject {
         self.name("group").into()
     }
 
-    /// Creates a topic of this test's own.
+    /// Creates a topic of this test's own. Its records are kept, though their timestamps are of
+    /// 1970.
     async fn create(&self, partitions: i32, configs: &[(&str, &str)]) -> TopicDescription {
-        let topic = new_topic(self.topic_name(), partitions, configs);
+        let configs = [&[("retention.ms", "-1")], configs].concat();
+        let topic = new_topic(self.topic_name(), partitions, &configs);
         self.broker.create_topic(&topic).await.expect("a valid topic is created")
     }
 

@@ -15,7 +15,8 @@ pub struct FetchPartition {
     pub topic_partition: TopicPartition,
     /// The first offset wanted. The answer may begin with a batch that starts before it.
     pub offset: i64,
-    /// At most so many bytes for this partition; the first batch comes whole even if larger.
+    /// At most so many bytes for this partition. A batch that is larger comes only as the first of
+    /// an answer, whole; if it is not the first, another fetch brings it.
     pub max_bytes: usize,
 }
 

@@ -92,7 +92,9 @@ pub async fn a_fetch_keeps_its_limits(subject: Subject) {
     };
     assert_eq!(count_in(PLENTY, PLENTY).await, [3, 3]);
     assert_eq!(count_in(PLENTY, 2500).await, [2, 2]);
-    assert_eq!(count_in(PLENTY, 1).await, [1, 1], "the first batch comes whole");
+    let one_each = count_in(PLENTY, 1).await;
+    assert_eq!(one_each[0], 1, "the first batch comes whole");
+    assert!(one_each[1] <= 1, "and that of another partition may: {one_each:?}");
     assert_eq!(count_in(1, PLENTY).await.iter().sum::<usize>(), 1, "one batch comes whole");
     let some = count_in(2500, PLENTY).await.iter().sum::<usize>();
     assert_eq!(some, 2, "the limit for all holds");

@@ -79,7 +79,7 @@ impl Cluster {
     }
 
     /// Who leads a partition, as far as it is known and believed.
-    fn known_leader(&self, at: &TopicPartition) -> Result<Leader, NoLeader> {
+    pub(crate) fn known_leader(&self, at: &TopicPartition) -> Result<Leader, NoLeader> {
         self.facts().leader(at, Instant::now(), self.options.metadata_max_age)
     }
 

@@ -38,6 +38,7 @@ impl Failure {
 /// What a request was about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum About<'a> {
+    Cluster,
     Topic(&'a TopicName),
     Partition(&'a TopicPartition),
     Group(&'a GroupId),
@@ -47,6 +48,7 @@ pub(crate) enum About<'a> {
 impl About<'_> {
     fn subject(self) -> String {
         match self {
+            Self::Cluster => "the cluster".to_owned(),
             Self::Topic(topic) => format!("topic {topic}"),
             Self::Partition(at) => format!("partition {at}"),
             Self::Group(group) => format!("group {group}"),
@@ -108,7 +110,7 @@ fn error(code: i16, of: Refusal<'_>) -> BrokerError {
         About::Topic(topic) => of_topic(known, topic, of.message),
         About::Partition(at) => of_partition(known, at),
         About::Member(grant) => of_member(known, grant),
-        About::Group(_) => None,
+        About::Cluster | About::Group(_) => None,
     });
     own.unwrap_or_else(|| match known {
         Some(E::UnsupportedVersion) => BrokerError::Unsupported { call: of.call },

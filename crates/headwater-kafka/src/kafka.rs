@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use headwater_broker::{BrokerError, LogReader};
+use headwater_broker::BrokerError;
 
 use crate::call::{Attempts, Client};
 use crate::cluster::Cluster;
 use crate::options::KafkaOptions;
-use crate::reader::KafkaReader;
 
 /// A client of a Kafka cluster. Clones are handles of the same client; its connections close when
 /// the last handle, reader, writer and membership is dropped.
@@ -33,11 +32,6 @@ impl Kafka {
             attempts.pause_after(failure).await?;
         }
         Ok(Self { client: Client::new(Arc::clone(&cluster)) })
-    }
-
-    /// A reader of its own: readers do not wait for each other.
-    pub fn reader(&self) -> Box<dyn LogReader> {
-        Box::new(KafkaReader::new(self.clone()))
     }
 
     /// The settings it was made with.

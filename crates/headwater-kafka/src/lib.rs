@@ -15,14 +15,25 @@
 //!   `default.api.timeout.ms` is over; the others say what is unknown.
 //! - Each call goes out in the newest version that both sides know. Brokers from Kafka 2.1 on are
 //!   spoken to; topic ids need 2.8, and an older broker's topics all have the nil id.
+//! - A batch is in the log once and in its place, however often it has to be sent (KIP-98). Five
+//!   are in flight for a partition; what a node may not be sent yet gathers and goes out together.
+//!   An acknowledgement's offset is always true: where a broker cannot tell it, or cannot tell
+//!   whether a batch was appended, the log is read. A producer id that a broker has forgotten is
+//!   replaced if nothing is in doubt (KIP-360); otherwise the writer has to be.
+//! - Members join in two steps (KIP-394), may be static (KIP-345), and take leave by name. What
+//!   the coordinator has not confirmed for the session time-out is lost before anything else
+//!   happens. Subscriptions and assignments are Kafka's own, so that brokers keep the offsets of
+//!   what a group reads (KIP-211) and tools show its members.
 //! - Answers are not believed: a length that lies or an answer that nobody asked for is an error
 //!   that names the broker and the request.
 
+mod broker;
 mod call;
 mod cluster;
 mod codes;
 mod connection;
 mod frame;
+mod group;
 mod handshake;
 mod kafka;
 mod leaders;
@@ -32,6 +43,7 @@ mod options;
 mod reader;
 mod topics;
 mod versions;
+mod writer;
 
 pub use kafka::Kafka;
 pub use options::{Address, AddressError, BootstrapServers, KafkaOptions};

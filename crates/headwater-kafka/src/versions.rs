@@ -82,6 +82,7 @@ pub(crate) fn call_name<R: Request>() -> &'static str {
         12 => "Heartbeat",
         13 => "LeaveGroup",
         14 => "SyncGroup",
+        15 => "DescribeGroups",
         18 => "ApiVersions",
         19 => "CreateTopics",
         20 => "DeleteTopics",

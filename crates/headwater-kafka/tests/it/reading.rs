@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_broker::{
-    BrokerError, FetchPartition, FetchRequest, FetchedPartition, Isolation, TopicPartition,
+    Broker, BrokerError, FetchPartition, FetchRequest, FetchedPartition, Isolation, TopicPartition,
 };
 use headwater_kafka::{Kafka, KafkaOptions};
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};

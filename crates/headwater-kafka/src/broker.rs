@@ -1,0 +1,34 @@
+//! The client as the engine's broker.
+
+use async_trait::async_trait;
+use headwater_broker::{
+    Broker, BrokerError, GroupOptions, LogReader, LogWriter, Membership, TransactionalOptions,
+    TransactionalWriter, WriterOptions,
+};
+
+use crate::group::KafkaMembership;
+use crate::kafka::Kafka;
+use crate::reader::KafkaReader;
+use crate::writer::KafkaWriter;
+
+#[async_trait]
+impl Broker for Kafka {
+    fn reader(&self) -> Box<dyn LogReader> {
+        Box::new(KafkaReader::new(self.clone()))
+    }
+
+    async fn writer(&self, options: WriterOptions) -> Result<Box<dyn LogWriter>, BrokerError> {
+        Ok(Box::new(KafkaWriter::open(&self.client, options).await?))
+    }
+
+    async fn transactional_writer(
+        &self,
+        _options: TransactionalOptions,
+    ) -> Result<Box<dyn TransactionalWriter>, BrokerError> {
+        Err(BrokerError::Unsupported { call: "transactions" })
+    }
+
+    fn membership(&self, options: GroupOptions) -> Box<dyn Membership> {
+        Box::new(KafkaMembership::new(&self.client, options))
+    }
+}

@@ -1,0 +1,12 @@
+//! Membership of a group by the classic protocol: rounds of join and sync, heartbeats, static
+//! members.
+//!
+//! [`machine`] decides, [`calls`] speaks with the coordinator, [`membership`] is what the engine
+//! holds.
+
+mod calls;
+mod consumer;
+mod machine;
+mod membership;
+
+pub(crate) use membership::KafkaMembership;

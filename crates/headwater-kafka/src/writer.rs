@@ -1,0 +1,93 @@
+//! The idempotent writer: each batch is in the log once, in the order of the calls, whatever is
+//! sent again underneath (KIP-98).
+//!
+//! [`lane`] decides for one partition, [`request`] and [`verdict`] read and write Produce,
+//! [`look_up`] finds a batch in a log, [`sender`] is the task that does it all.
+
+mod lane;
+mod look_up;
+mod request;
+mod sender;
+mod verdict;
+
+use std::fmt;
+
+use headwater_broker::{Acknowledgement, BrokerError, LogWriter, ProduceBatch, WriterOptions};
+use kafka_protocol::messages::{InitProducerIdRequest, ProducerId};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+
+use crate::call::{Client, Destination};
+use crate::codes::About;
+use lane::Producer;
+use sender::{Job, Pending, Sender};
+
+/// A writer of a Kafka cluster. Its batches are sent by a task of its own, over connections of its
+/// own; both end when it is dropped.
+pub(crate) struct KafkaWriter {
+    producer: Producer,
+    jobs: mpsc::UnboundedSender<Job>,
+    task: AbortHandle,
+}
+
+impl KafkaWriter {
+    /// A writer with a producer id of its own.
+    ///
+    /// # Errors
+    /// When no broker gives one within `api_timeout`.
+    pub(crate) async fn open(client: &Client, options: WriterOptions) -> Result<Self, BrokerError> {
+        // A broker answers what comes on one connection in order, and an answer to Produce waits
+        // for the replicas.
+        let client = client.apart();
+        let producer = new_producer(&client).await?;
+        let (jobs, incoming) = mpsc::unbounded_channel();
+        let sender = Sender::new(client, producer, options.delivery_timeout);
+        let task = tokio::spawn(sender.run(incoming)).abort_handle();
+        Ok(Self { producer, jobs, task })
+    }
+}
+
+/// Asks any broker for a producer id.
+async fn new_producer(client: &Client) -> Result<Producer, BrokerError> {
+    let build = |_| {
+        Ok(InitProducerIdRequest::default()
+            .with_transactional_id(None)
+            .with_transaction_timeout_ms(i32::MAX)
+            .with_producer_id(ProducerId(-1))
+            .with_producer_epoch(-1))
+    };
+    client
+        .call::<InitProducerIdRequest, _>(Destination::AnyNode, build, |answer| {
+            let body = &answer.body;
+            match body.error_code {
+                0 => Ok(Producer { id: body.producer_id.0, epoch: body.producer_epoch }),
+                code => Err(answer.refused(code, About::Cluster, None)),
+            }
+        })
+        .await
+}
+
+impl LogWriter for KafkaWriter {
+    fn send(&mut self, batch: ProduceBatch) -> Acknowledgement {
+        let ProduceBatch { topic_partition, batch } = batch;
+        let (acknowledge, acknowledged) = oneshot::channel();
+        let job = Job { topic_partition, batch: Pending::new(batch, acknowledge) };
+        if let Err(mpsc::error::SendError(job)) = self.jobs.send(job) {
+            // Only when the runtime is gone.
+            job.batch.acknowledge(Err(BrokerError::Closed));
+        }
+        Box::pin(async move { acknowledged.await.unwrap_or(Err(BrokerError::Closed)) })
+    }
+}
+
+impl Drop for KafkaWriter {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl fmt::Debug for KafkaWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaWriter").field("producer", &self.producer).finish_non_exhaustive()
+    }
+}

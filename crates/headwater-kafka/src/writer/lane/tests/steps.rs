@@ -1,0 +1,298 @@
+//! What answers mean, step by step.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+use headwater_broker::{Appended, BrokerError, TopicPartition};
+use tokio::time::Instant;
+
+use super::super::{Answer, Lane, Producer, Settled};
+use crate::options::KafkaOptions;
+
+fn appended(base_offset: i64) -> Appended {
+    Appended { base_offset, log_start_offset: 0 }
+}
+
+/// What happens, in words: `+` a batch of two records comes in, `s` everything that may is sent,
+/// `ok N O` batch N was appended at offset O, `again N`, `doubt N`, `order N`, `twice N`, `who N`,
+/// `unknown N` and `no N` are the other answers, `found N O`, `gone N` and `unread N` are what the
+/// log says, `renew` a new producer id is there, `wait MS` lets time pass.
+fn check(script: &str, expected: &Expect) {
+    let mut now = Instant::now();
+    let options = Arc::new(KafkaOptions::new("a:1".parse().unwrap()));
+    let (at, producer) = (TopicPartition::new("t", 0), Producer { id: 7, epoch: 0 });
+    let mut lane = Lane::new(at, producer, options, Duration::from_secs(10));
+    let mut text = String::new();
+    for step in script.split(", ") {
+        let words: Vec<_> = step.split(' ').collect();
+        let number: u64 = words.get(1).map_or(0, |word| word.parse().unwrap());
+        let offset: i64 = words.get(2).map_or(0, |word| word.parse().unwrap());
+        let timed_out = || BrokerError::TimedOut { call: "Produce", limit: Duration::ZERO };
+        let unknown = || BrokerError::UnknownTopic { topic: "t".into() };
+        let settled = match words[0] {
+            "+" => {
+                lane.push(now, lane.next_number, 2);
+                continue;
+            }
+            "s" => {
+                let mut sent = Vec::new();
+                while let Some(to_send) = lane.next_to_send(now) {
+                    assert_eq!(to_send.number, *to_send.batch);
+                    let stamp = to_send.stamp;
+                    let (id, sequence) = (stamp.producer_id, stamp.base_sequence);
+                    sent.push(format!("{} as {id}:{sequence}", to_send.number));
+                }
+                writeln!(text, "sent {}", sent.join(", ")).unwrap();
+                continue;
+            }
+            "renew" => {
+                lane.renewed(Producer { id: 8, epoch: 0 });
+                continue;
+            }
+            "wait" => {
+                now += Duration::from_millis(number);
+                lane.expire(now)
+            }
+            "ok" => lane.answered(now, number, Answer::Appended(appended(offset))),
+            "again" => lane.answered(now, number, Answer::Again(timed_out())),
+            "unknown" => lane.answered(now, number, Answer::Again(unknown())),
+            "doubt" => lane.answered(now, number, Answer::InDoubt(timed_out())),
+            "order" => lane.answered(now, number, Answer::OutOfOrder),
+            "twice" => lane.answered(now, number, Answer::Duplicate),
+            "who" => lane.answered(now, number, Answer::UnknownProducer),
+            "no" => lane.answered(now, number, Answer::Refused(BrokerError::Closed)),
+            "found" => lane.looked_up(now, number, Ok(Some(appended(offset)))),
+            "gone" => lane.looked_up(now, number, Ok(None)),
+            "unread" => lane.looked_up(now, number, Err(timed_out())),
+            other => panic!("no step {other}"),
+        };
+        let what = match settled {
+            Settled::Nothing => continue,
+            Settled::Done(batch, at) => format!("batch {batch} is at {}", at.base_offset),
+            Settled::Failed(batches, error) => format!("{batches:?} failed: {error}"),
+            Settled::LookUp(sought) => format!("look for {sought:?}"),
+            Settled::WantsProducer => "wants a producer id".to_owned(),
+        };
+        writeln!(text, "{step}: {what}").unwrap();
+    }
+    expected.assert_eq(&text);
+}
+
+#[test]
+fn the_first_goes_alone_and_then_some_at_a_time() {
+    check(
+        "+, +, +, +, +, +, +, s, ok 0 0, s, ok 1 2, s, ok 3 6, s, ok 2 4, s",
+        &expect![[r"
+            sent 0 as 7:0
+            ok 0 0: batch 0 is at 0
+            sent 1 as 7:2, 2 as 7:4, 3 as 7:6, 4 as 7:8, 5 as 7:10
+            ok 1 2: batch 1 is at 2
+            sent 6 as 7:12
+            ok 3 6: batch 3 is at 6
+            sent 
+            ok 2 4: batch 2 is at 4
+            sent 
+        "]],
+    );
+}
+
+#[test]
+fn after_a_silence_one_goes_alone_again() {
+    check(
+        "+, s, ok 0 0, wait 30000, +, +, s, wait 1, +, +, s, ok 1 2, s",
+        &expect![[r"
+        sent 0 as 7:0
+        ok 0 0: batch 0 is at 0
+        sent 1 as 7:2, 2 as 7:4
+        sent 
+        ok 1 2: batch 1 is at 2
+        sent 3 as 7:6, 4 as 7:8
+    "]],
+    );
+    check(
+        "+, s, ok 0 0, wait 30001, +, +, s, ok 1 2, s",
+        &expect![[r"
+        sent 0 as 7:0
+        ok 0 0: batch 0 is at 0
+        sent 1 as 7:2
+        ok 1 2: batch 1 is at 2
+        sent 2 as 7:4
+    "]],
+    );
+}
+
+#[test]
+fn what_was_in_vain_is_sent_again_under_its_number_after_a_pause() {
+    check(
+        "+, s, doubt 0, s, wait 99, s, wait 1, s, again 0, wait 199, s, wait 1, s, ok 0 0",
+        &expect![[r"
+            sent 0 as 7:0
+            sent 
+            sent 
+            sent 0 as 7:0
+            sent 
+            sent 0 as 7:0
+            ok 0 0: batch 0 is at 0
+        "]],
+    );
+}
+
+#[test]
+fn while_one_is_sent_again_none_overtakes_it() {
+    check(
+        "+, s, ok 0 0, +, +, +, s, again 1, order 2, order 3, s, wait 100, s, ok 1 2, s, ok 2 4, s",
+        &expect![[r"
+            sent 0 as 7:0
+            ok 0 0: batch 0 is at 0
+            sent 1 as 7:2, 2 as 7:4, 3 as 7:6
+            sent 
+            sent 1 as 7:2
+            ok 1 2: batch 1 is at 2
+            sent 2 as 7:4
+            ok 2 4: batch 2 is at 4
+            sent 3 as 7:6
+        "]],
+    );
+}
+
+#[test]
+fn out_of_order_is_no_news_for_what_was_not_sent_as_the_oldest() {
+    check(
+        "+, s, ok 0 0, +, +, s, ok 1 2, order 2, s, ok 2 4",
+        &expect![[r"
+        sent 0 as 7:0
+        ok 0 0: batch 0 is at 0
+        sent 1 as 7:2, 2 as 7:4
+        ok 1 2: batch 1 is at 2
+        sent 2 as 7:4
+        ok 2 4: batch 2 is at 4
+    "]],
+    );
+}
+
+#[test]
+fn the_log_decides_about_the_oldest() {
+    check(
+        "+, s, ok 0 0, +, s, order 1, s, found 1 2",
+        &expect![[r"
+        sent 0 as 7:0
+        ok 0 0: batch 0 is at 0
+        sent 1 as 7:2
+        order 1: look for Sought { number: 1, producer: Producer { id: 7, epoch: 0 }, base_sequence: 2, count: 2, from: Some(2) }
+        sent 
+        found 1 2: batch 1 is at 2
+    "]],
+    );
+    check(
+        "+, s, order 0, gone 0",
+        &expect![[r"
+        sent 0 as 7:0
+        order 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, count: 2, from: None }
+        gone 0: [0] failed: producer 7 is out of order on t-0: sequence 0, expected unknown
+    "]],
+    );
+    check(
+        "+, s, twice 0, unread 0, s, wait 100, s, twice 0, found 0 40",
+        &expect![[r"
+        sent 0 as 7:0
+        twice 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, count: 2, from: None }
+        sent 
+        sent 0 as 7:0
+        twice 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, count: 2, from: None }
+        found 0 40: batch 0 is at 40
+    "]],
+    );
+}
+
+#[test]
+fn nothing_follows_a_failed_batch() {
+    check(
+        "+, s, ok 0 0, +, +, s, no 1, ok 2 0",
+        &expect![[r"
+        sent 0 as 7:0
+        ok 0 0: batch 0 is at 0
+        sent 1 as 7:2, 2 as 7:4
+        no 1: [1, 2] failed: the broker is closed
+    "]],
+    );
+}
+
+#[test]
+fn a_forgotten_producer_begins_anew_when_nothing_is_in_doubt() {
+    check(
+        "+, s, ok 0 0, +, +, +, s, who 1, who 2, s, who 3, s, renew, s, ok 1 2, s",
+        &expect![[r"
+            sent 0 as 7:0
+            ok 0 0: batch 0 is at 0
+            sent 1 as 7:2, 2 as 7:4, 3 as 7:6
+            sent 
+            who 3: wants a producer id
+            sent 
+            sent 1 as 8:0
+            ok 1 2: batch 1 is at 2
+            sent 2 as 8:2
+        "]],
+    );
+    check(
+        "+, s, ok 0 0, +, +, s, who 1, doubt 2",
+        &expect![[r"
+        sent 0 as 7:0
+        ok 0 0: batch 0 is at 0
+        sent 1 as 7:2, 2 as 7:4
+        doubt 2: [1, 2] failed: producer 7 is out of order on t-0: sequence 4, expected unknown
+    "]],
+    );
+    check(
+        "+, s, doubt 0, wait 100, s, who 0, found 0 5",
+        &expect![[r"
+        sent 0 as 7:0
+        sent 0 as 7:0
+        who 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, count: 2, from: None }
+        found 0 5: batch 0 is at 5
+    "]],
+    );
+    check(
+        "+, s, doubt 0, wait 100, s, who 0, gone 0",
+        &expect![[r"
+        sent 0 as 7:0
+        sent 0 as 7:0
+        who 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, count: 2, from: None }
+        gone 0: [0] failed: producer 7 is out of order on t-0: sequence 0, expected unknown
+    "]],
+    );
+}
+
+#[test]
+fn a_batch_fails_when_its_time_is_over() {
+    check(
+        "+, s, doubt 0, wait 9999, s, wait 1",
+        &expect![[r"
+        sent 0 as 7:0
+        sent 0 as 7:0
+        wait 1: [0] failed: no answer to produce within 10000 ms
+    "]],
+    );
+    check(
+        "+, s, unknown 0, wait 10000",
+        &expect![[r"
+        sent 0 as 7:0
+        wait 10000: [0] failed: topic t does not exist on this broker
+    "]],
+    );
+    check(
+        "+, s, unknown 0, wait 100, s, doubt 0, wait 10000",
+        &expect![[r"
+        sent 0 as 7:0
+        sent 0 as 7:0
+        wait 10000: [0] failed: no answer to produce within 10000 ms
+    "]],
+    );
+}
+
+#[test]
+fn sequences_wrap() {
+    assert_eq!(super::super::following(i32::MAX, 1), 0);
+    assert_eq!(super::super::following(i32::MAX - 1, 3), 1);
+}

@@ -1,0 +1,78 @@
+//! Finds out whether a batch is in a log, and where, by reading it.
+//!
+//! A broker knows the last five batches of a producer again, and after a clean restart only the
+//! last one. A batch whose answers were lost and that lies further back cannot be settled by
+//! sending it again; but its producer id and sequence number are in the log, and nobody else's are
+//! the same.
+
+use std::time::Duration;
+
+use headwater_broker::{
+    Appended, BrokerError, FetchPartition, FetchRequest, Isolation, LogReader, TopicPartition,
+};
+use headwater_records::Batches;
+
+use super::lane::Sought;
+
+const FETCH_BYTES: usize = 1024 * 1024;
+const MAX_WAIT: Duration = Duration::from_millis(500);
+
+/// Looks for a batch from the offset it cannot lie before to the end of the log.
+///
+/// # Errors
+/// When the log cannot be read.
+pub(super) async fn look_up(
+    reader: &mut dyn LogReader,
+    at: &TopicPartition,
+    sought: &Sought,
+) -> Result<Option<Appended>, BrokerError> {
+    let mut offset = sought.from.unwrap_or(0);
+    loop {
+        let request = FetchRequest {
+            partitions: vec![FetchPartition {
+                topic_partition: at.clone(),
+                offset,
+                max_bytes: FETCH_BYTES,
+            }],
+            max_wait: MAX_WAIT,
+            max_bytes: FETCH_BYTES,
+            isolation: Isolation::ReadUncommitted,
+        };
+        // Nothing has been said of the partition, so ask again.
+        let Some(answer) = reader.fetch(&request).await?.pop() else { continue };
+        let data = match answer.outcome {
+            // It begins only there. What was before is gone, and the batch with it, if it was.
+            Err(BrokerError::OffsetOutOfRange { log_start_offset, .. })
+                if log_start_offset > offset =>
+            {
+                offset = log_start_offset;
+                continue;
+            }
+            outcome => outcome?,
+        };
+        let mut next = offset;
+        for batch in Batches::new(data.batches) {
+            let batch = batch.map_err(|source| BrokerError::CorruptBatch {
+                topic_partition: at.clone(),
+                source,
+            })?;
+            let header = batch.header();
+            next = header.last_offset + 1;
+            let is_ours = !header.is_control
+                && header.producer_id == sought.producer.id
+                && header.producer_epoch == sought.producer.epoch
+                && header.base_sequence == sought.base_sequence;
+            if is_ours {
+                let (base_offset, log_start_offset) = (header.base_offset, data.log_start_offset);
+                return Ok(Some(Appended { base_offset, log_start_offset }));
+            }
+        }
+        if next >= data.high_watermark {
+            return Ok(None);
+        }
+        offset = next;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,5 +8,6 @@
 
 mod environment;
 mod faults;
+mod proxy;
 mod shared;
 mod witness;

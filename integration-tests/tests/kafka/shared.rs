@@ -1,3 +1,4 @@
 //! Tests that share one Kafka.
 
+mod contract;
 mod witnesses;

@@ -224,6 +224,7 @@ settings! {
     /// [`InstanceBuilder::task_assignor`](crate::InstanceBuilder::task_assignor) stands over it.
     plain task_assignor: BuiltInAssignor = BuiltInAssignor::MinimumMovement, Streams "task.assignor.class", any;
     /// Where a source starts on a partition without committed offset, unless it says so itself.
+    /// Repartition topics are always read from their first record.
     plain auto_offset_reset: OffsetReset = OffsetReset::Earliest, Consumer "auto.offset.reset", any;
     /// How long one request may take, in milliseconds; a long poll has its waiting time on top.
     plain request_timeout_ms: u64 = 30_000, Client "request.timeout.ms", positive;

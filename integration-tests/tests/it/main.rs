@@ -5,4 +5,5 @@ mod conformance;
 mod nulls;
 mod outside;
 mod queries;
+mod times;
 mod word_count;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use headwater_broker::{
     BrokerError, CommittedOffset, EpochQuery, Isolation, ListedOffset, NextStep, OffsetQuery,
-    OffsetSpec, TopicId, TopicPartition,
+    OffsetSpec, TopicId, TopicName, TopicPartition,
 };
 use headwater_changelog::{
     BlockingExt, ChangelogStore, Limit, RestoreFacts, RestorePartition, RestoreStart, StoreStep,
@@ -125,12 +125,7 @@ async fn input_starts(
 ) -> Result<Vec<(InputStart, OffsetReset)>, InstanceError> {
     let mut starts = Vec::new();
     for topic_partition in shared.inputs(id) {
-        let reset = program
-            .sources
-            .iter()
-            .find(|source| source.topics.contains(&topic_partition.topic))
-            .and_then(|source| source.reset)
-            .unwrap_or(shared.config.auto_offset_reset);
+        let reset = reset_policy(shared, program, &topic_partition.topic);
         let start = if let Some(committed) = committed.get(&topic_partition) {
             let metadata = OffsetMetadata::decode(&committed.metadata).unwrap_or_else(|error| {
                 tracing::warn!(%topic_partition, %error, "the partition time begins anew");
@@ -150,6 +145,17 @@ async fn input_starts(
         starts.push((start, reset));
     }
     Ok(starts)
+}
+
+/// What the topology or the settings say. Repartition topics are ours, and all that is in them is to
+/// be processed: what the task before has committed would be lost otherwise.
+fn reset_policy(shared: &Shared, program: &Program, topic: &TopicName) -> OffsetReset {
+    if shared.is_repartition_topic(topic) {
+        return OffsetReset::Earliest;
+    }
+    let mut sources = program.sources.iter();
+    let source = sources.find(|source| source.topics.contains(topic));
+    source.and_then(|source| source.reset).unwrap_or(shared.config.auto_offset_reset)
 }
 
 async fn changelog_ends(

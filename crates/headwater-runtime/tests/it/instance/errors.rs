@@ -20,7 +20,7 @@ fn on_word(on_word: impl Fn(&str) -> Result<(), UserError> + Send + Sync + 'stat
 }
 
 /// The error and its causes.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -143,4 +143,47 @@ async fn one_instance_can_stop_the_application() {
     errors.sort();
     assert!(errors[0].starts_with("processing failed in task 1_"), "{errors:?}");
     assert_eq!(errors[1], "the application was asked to stop by one of its instances");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_member_that_comes_back_soon_moves_nothing() {
+    let world = World::new().await;
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let changes: Arc<Mutex<Vec<InstanceState>>> = Arc::default();
+    let start = async |number: usize| {
+        let config = world
+            .config()
+            .state_dir(directories[number].path())
+            .group_instance_id(format!("instance-{number}"));
+        let changes = Arc::clone(&changes);
+        let listener = move |state, _| {
+            if number == 1 {
+                changes.lock().unwrap().push(state);
+            }
+        };
+        let builder = world.builder(WordCount::default()).config(config).state_listener(listener);
+        builder.start().await.unwrap()
+    };
+    let (one, two) = (start(0).await, start(1).await);
+    tasks_settle(&[&one, &two], &[2, 2]).await;
+    let tasks = |instance: &Instance| instance.tasks().into_keys().collect::<Vec<_>>();
+    let before = [tasks(&one), tasks(&two)];
+    world.write("a b a").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1)]).await;
+    changes.lock().unwrap().clear();
+
+    // Within its session of three seconds.
+    close(one).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let one = start(0).await;
+    tasks_settle(&[&one, &two], &[2, 2]).await;
+    assert_eq!([tasks(&one), tasks(&two)], before);
+    assert_eq!(*changes.lock().unwrap(), [], "the other one was not disturbed");
+    world.write("a b c").await;
+    world.wait_for_counts(&[("a", 3), ("b", 2), ("c", 1)]).await;
+
+    // One that stays away is missed after its session.
+    close(one).await;
+    tasks_settle(&[&two], &[4]).await;
+    close(two).await;
 }

@@ -1,0 +1,178 @@
+//! State directories without room: the instance stops with an error that says so, and nothing is
+//! lost that had been committed.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use std::{fs, io};
+
+use headwater_runtime::{Execution, InstanceState};
+use headwater_store::{
+    Capabilities, KeyValueBytes, MemoryBackend, MetaUpdate, OpenOptions, SortedBatch, SpaceId,
+    StorageReader, StoreBackend, StoreError, TaskStorage,
+};
+use headwater_store_sled::SledBackend;
+
+use super::errors::chain;
+use super::harness::{WordCount, World, close, running, stopped};
+
+/// A backend from outside whose disk can be full.
+#[derive(Clone, Debug)]
+struct Full {
+    inner: MemoryBackend,
+    full: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct FullStorage {
+    inner: Box<dyn TaskStorage>,
+    full: Arc<AtomicBool>,
+}
+
+impl FullStorage {
+    fn check(&self) -> Result<(), StoreError> {
+        if !self.full.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let source = io::ErrorKind::StorageFull.into();
+        Err(StoreError::Io { operation: "write", path: "the disk".into(), source })
+    }
+}
+
+impl StoreBackend for Full {
+    fn name(&self) -> &'static str {
+        "full"
+    }
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn TaskStorage>, StoreError> {
+        let inner = self.inner.open(dir, options)?;
+        Ok(Box::new(FullStorage { inner, full: Arc::clone(&self.full) }))
+    }
+}
+
+impl TaskStorage for FullStorage {
+    fn space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
+        self.inner.space(name)
+    }
+    fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
+        self.inner.spaces()
+    }
+    fn drop_space(&mut self, space: SpaceId) -> Result<(), StoreError> {
+        self.inner.drop_space(space)
+    }
+    fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
+        self.check()?;
+        self.inner.apply(batch, meta)
+    }
+    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.meta(key)
+    }
+    fn meta_entries(&self) -> Result<Vec<KeyValueBytes>, StoreError> {
+        self.inner.meta_entries()
+    }
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.check()?;
+        self.inner.sync()
+    }
+    fn reader(&self) -> Arc<dyn StorageReader> {
+        self.inner.reader()
+    }
+    fn close(self: Box<Self>) -> Result<(), StoreError> {
+        self.check()?;
+        self.inner.close()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_stops_the_instance_and_loses_nothing() {
+    let world = World::new().await;
+    let backend = Full { inner: MemoryBackend::durable(), full: Arc::default() };
+    let start = async || {
+        let builder = world.builder(WordCount::default());
+        builder.store_backend(Arc::new(backend.clone())).start().await.unwrap()
+    };
+    let instance = start().await;
+    running(&instance).await;
+    world.write("a b a").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1)]).await;
+    world.wait_for_the_end().await;
+
+    backend.full.store(true, Ordering::Relaxed);
+    world.write("a c").await;
+    assert_eq!(stopped(&instance).await, InstanceState::Error);
+    assert_eq!(
+        chain(&*instance.error().unwrap()),
+        "stream thread 1 cannot write committed state of task 1_0: cannot write the disk: no storage space"
+    );
+    drop(instance);
+
+    // There is room again: what the store lacks is read from the changelog.
+    backend.full.store(false, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let instance = start().await;
+    running(&instance).await;
+    world.write("a b c").await;
+    let counts = world.wait_until(|counts| counts["c"] >= 2 && counts["a"] >= 4).await;
+    // At least once: the line may have been split again.
+    assert!(counts["a"] >= 4 && counts["b"] == 2 && counts["c"] == counts["a"] - 2, "{counts:?}");
+    close(instance).await;
+}
+
+/// Tells the process below where its state is.
+const DIRECTORY: &str = "HEADWATER_FULL_TEST_DIRECTORY";
+/// Before the error with which its instance has stopped.
+const STOPPED: &str = "stopped: ";
+
+/// Not a test of its own: the process of the test below, whose files cannot grow. Without the
+/// variable it does nothing.
+#[tokio::test]
+async fn process_without_room() {
+    let Ok(directory) = std::env::var(DIRECTORY) else { return };
+    let world = World::new().await;
+    let config = world.config().state_dir(directory).commit_interval_ms(20);
+    let instance = world
+        .builder(WordCount::default())
+        .config(config)
+        .store_backend(Arc::new(SledBackend))
+        .execution(Execution::Threads)
+        .start()
+        .await
+        .unwrap();
+    running(&instance).await;
+    let mut number = 0_u64;
+    while !instance.state().is_final() {
+        let words = (0..500).map(|_| {
+            number += 1;
+            // Nothing that compresses.
+            format!("{:x}{:x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15), number)
+        });
+        world.write(&words.collect::<Vec<_>>().join(" ")).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    println!("{STOPPED}{}", chain(&*instance.error().unwrap()));
+}
+
+#[test]
+fn files_that_cannot_grow_stop_the_instance_with_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    // A limit of the shell, so that the test needs no rights and no disk of its own; with the signal
+    // ignored a write beyond it is an error of the operating system.
+    let process = Command::new("sh")
+        .args(["-c", r#"trap '' XFSZ; ulimit -f 4096; exec "$0" "$@""#])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "instance::full::process_without_room", "--nocapture"])
+        .env(DIRECTORY, directory.path())
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&process.stdout).into_owned();
+    let error = said.lines().find_map(|line| line.split_once(STOPPED)).map(|(_, error)| error);
+    let error = error.unwrap_or_else(|| panic!("it has not stopped by itself: {said}"));
+    assert!(error.contains("cannot write committed state of task 1_"), "{error}");
+    assert!(error.contains("File too large"), "{error}");
+    assert!(fs::read_dir(directory.path()).unwrap().next().is_some());
+}

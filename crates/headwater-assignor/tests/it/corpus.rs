@@ -13,7 +13,7 @@ use crate::scenario::{corpus, entries, state, strategies};
 const EXACT: [&str; 6] = ["active", "standby", "assigned", "members", "target", "warmup"];
 const STRATEGIES: [&str; 3] = ["none", "min_traffic", "balance_subtopology"];
 
-fn assignor(name: &str) -> Option<Box<dyn TaskAssignor>> {
+pub(crate) fn assignor(name: &str) -> Option<Box<dyn TaskAssignor>> {
     Some(match name {
         "high_availability" => Box::new(HighAvailability::default()),
         "sticky" => Box::new(Sticky::default()),
@@ -100,6 +100,8 @@ fn high_availability_gives_the_originals_plans() {
     let this = |assignor: &str| assignor == "high_availability";
     check("scenarios.json.gz", this, 25, 382);
     check("generated.json.gz", this, 252, 2156);
+    check("generated-second.json.gz", this, 109, 949);
+    check("unusual.json.gz", this, 187, 1616);
 }
 
 #[test]
@@ -107,4 +109,6 @@ fn sticky_assignors_give_the_originals_plans() {
     let others = |assignor: &str| assignor != "high_availability";
     check("scenarios.json.gz", others, 48, 307);
     check("generated.json.gz", others, 208, 1172);
+    check("generated-second.json.gz", others, 91, 522);
+    check("unusual.json.gz", others, 110, 713);
 }

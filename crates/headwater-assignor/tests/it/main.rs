@@ -10,6 +10,7 @@ mod building;
 mod comparison;
 mod corpus;
 mod expect;
+mod group;
 mod minimum_movement;
 mod properties;
 mod scenario;

@@ -115,8 +115,9 @@ pub(crate) fn all(name: &str, assignor: &str) -> Vec<Value> {
 
 #[test]
 fn high_availability_goes_the_originals_way() {
-    let scenarios = all("generated.json.gz", "high_availability");
-    assert_eq!(scenarios.len(), 62);
+    let mut scenarios = all("generated.json.gz", "high_availability");
+    scenarios.extend(all("generated-second.json.gz", "high_availability"));
+    assert_eq!(scenarios.len(), 62 + 36);
     for scenario in scenarios {
         let played = trajectory(&scenario).play(&HighAvailability::default()).unwrap();
         compare(&scenario, &played);

@@ -4,6 +4,7 @@ mod assignors;
 mod error;
 mod explain;
 mod input;
+mod json;
 mod place;
 mod table;
 mod trajectory;
@@ -16,7 +17,6 @@ use std::process::ExitCode;
 use clap::Args;
 use headwater_assignor::{ApplicationState, Assignment, RackAwareStrategy, Rates, TaskAssignor};
 use serde::Serialize;
-use serde_json::Value;
 
 use error::PlanError;
 use input::Input;
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 fn answer(arguments: &Arguments, out: &mut Vec<u8>) -> Result<(), PlanError> {
     let mut text = String::new();
     io::stdin().lock().read_to_string(&mut text).map_err(|source| PlanError::Read { source })?;
-    let json: Value = serde_json::from_str(&text).map_err(|source| PlanError::Syntax { source })?;
+    let json = json::read(&text).map_err(|source| PlanError::Syntax { source })?;
     let input = Input::read(&json, arguments.strict)?;
     for strategy in &input.strategies {
         plan(&input, *strategy, arguments, out)?;

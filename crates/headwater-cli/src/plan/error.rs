@@ -12,7 +12,7 @@ pub(crate) enum PlanError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The input is not JSON.
+    /// The input is not JSON, or has a key twice.
     #[error("the input is not JSON: {source}")]
     Syntax {
         /// What the parser said, with line and column.

@@ -26,10 +26,13 @@ pub(crate) enum WhatIf {
     Assignor(String),
 }
 
+/// A slip of the finger must not ask for a group that no memory holds.
+const MOST_ADDED: u32 = 10_000;
+
 /// A change that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no change; write add=N, remove=ID, zone-loss=ZONE, standbys=N or assignor=NAME"
+    "{text:?} is no change; write add=N (at most 10000), remove=ID, zone-loss=ZONE, standbys=N or assignor=NAME"
 )]
 pub(crate) struct ParseWhatIfError {
     text: String,
@@ -43,7 +46,10 @@ impl FromStr for WhatIf {
         let (key, value) = text.split_once('=').ok_or_else(error)?;
         let number = || value.parse::<u32>().map_err(|_| error());
         match key {
-            "add" => number().map(Self::Add),
+            "add" => number().and_then(|count| match count {
+                0..=MOST_ADDED => Ok(Self::Add(count)),
+                _ => Err(error()),
+            }),
             "remove" if !value.is_empty() => Ok(Self::Remove(value.into())),
             "zone-loss" if !value.is_empty() => Ok(Self::ZoneLoss(value.to_owned())),
             "standbys" => number().map(Self::Standbys),
@@ -223,7 +229,9 @@ mod tests {
         check("zone-loss=a", WhatIf::ZoneLoss("a".to_owned()));
         check("standbys=0", WhatIf::Standbys(0));
         check("assignor=sticky", WhatIf::Assignor("sticky".to_owned()));
-        for text in ["add", "add=-1", "add=x", "remove=", "assignor=best", "grow=1", ""] {
+        for text in
+            ["add", "add=-1", "add=10001", "add=x", "remove=", "assignor=best", "grow=1", ""]
+        {
             assert!(text.parse::<WhatIf>().is_err(), "{text}");
         }
     }

@@ -319,6 +319,17 @@ fn broken_json_is_an_error_with_line_and_column() {
 }
 
 #[test]
+fn a_key_that_comes_twice_is_named() {
+    let text = scenario().to_string().replacen(r#""0_0":"#, r#""0_1":0,"0_1":0,"0_0":"#, 1);
+    check_error_of(
+        &text,
+        &[],
+        "bad_input",
+        expect![[r#"the input is not JSON: the key "0_1" comes twice at line 1 column 91"#]],
+    );
+}
+
+#[test]
 fn unknown_fields_matter_only_if_strict() {
     let mut scenario = scenario();
     scenario["tasks"][0]["colour"] = json!("red");

@@ -30,6 +30,8 @@ mod documents {
     mod failures {}
     #[doc = include_str!("../../docs/book/src/configuration.md")]
     mod configuration {}
+    #[doc = include_str!("../../docs/book/src/kafka.md")]
+    mod kafka {}
     #[doc = include_str!("../../docs/book/src/backends.md")]
     mod backends {}
     #[doc = include_str!("../../docs/book/src/assignors.md")]

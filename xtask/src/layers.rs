@@ -48,6 +48,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "headwater-store-sled",
             "headwater-broker",
             "headwater-embedded",
+            "headwater-kafka",
             "headwater-changelog",
             "headwater-runtime",
             "headwater-dsl",

@@ -38,6 +38,10 @@
     doc = "- `headwater-store-sled`, as [`sled`]: the default disk backend."
 )]
 #![cfg_attr(
+    feature = "kafka",
+    doc = "- `headwater-kafka`, as [`kafka`]: the client of a Kafka cluster."
+)]
+#![cfg_attr(
     feature = "embedded",
     doc = "- `headwater-embedded`, as [`embedded`]: a broker inside the process."
 )]
@@ -47,11 +51,14 @@
 //! | feature | what | default |
 //! |---|---|---|
 //! | `sled` | the sled backend of state stores | yes |
+//! | `kafka` | the client of a Kafka cluster | yes |
 //! | `embedded` | the broker inside the process | yes |
 //! | `contract` | the test suite for store backends | no |
 //! | `json` | the serde `Json`, for types with serde | no |
 //! | `protobuf` | the serde `Protobuf`, for messages of prost | no |
 
+#[cfg(feature = "kafka")]
+pub use connector::{KafkaConnector, kafka_options};
 pub use headwater_dsl::{
     ApplicationTopology, Consumed, ContextError, DslError, EmitPairs, EmitValues,
     FailOnInvalidTimestamp, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Grouped,
@@ -73,6 +80,8 @@ pub use headwater_runtime::{
 pub use headwater_store::ValueAndTimestamp;
 pub use instance::Headwater;
 
+#[cfg(feature = "kafka")]
+mod connector;
 mod instance;
 
 #[doc(inline)]
@@ -82,6 +91,9 @@ pub use headwater_broker as broker;
 #[cfg(feature = "embedded")]
 #[doc(inline)]
 pub use headwater_embedded as embedded;
+#[cfg(feature = "kafka")]
+#[doc(inline)]
+pub use headwater_kafka as kafka;
 #[doc(inline)]
 pub use headwater_records as records;
 #[doc(inline)]

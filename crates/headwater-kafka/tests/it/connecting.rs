@@ -111,3 +111,14 @@ async fn a_port_without_a_server_is_named() {
     assert!(matches!(error, BrokerError::Disconnected { .. }), "{error}");
     assert!(error.to_string().contains(&address), "{error}");
 }
+
+#[tokio::test]
+async fn a_server_out_of_reach_is_left_alone_for_a_while() {
+    let peer = Peer::start(|_| Some(Reply::Close)).await;
+    let mut options = peer.options();
+    options.reconnect_backoff = Duration::from_mins(1);
+    options.reconnect_backoff_max = Duration::from_mins(1);
+    options.api_timeout = Duration::from_millis(100);
+    Kafka::connect(options).await.expect_err("it hangs up");
+    assert_eq!(peer.connections(), 1, "tried again and again, but not met again so soon");
+}

@@ -1,7 +1,8 @@
-//! Counts words: a stateful stream job on a broker inside the process.
+//! Counts words: a stateful stream job on a broker inside the process, or on a Kafka cluster.
 //!
 //! ```sh
 //! cargo run --release --example word_count -- FILE...
+//! cargo run --release --example word_count -- --bootstrap localhost:9092 FILE...
 //! ```
 //!
 //! Lines of text go into the topic `lines`; the job cuts them into words, groups by word over a
@@ -17,8 +18,9 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Parser;
 use headwater::broker::simple::{self, TopicWriter};
-use headwater::broker::{Broker, BrokerError};
+use headwater::broker::{Broker, BrokerError, Clock, SystemClock};
 use headwater::embedded::{Embedded, EmbeddedOptions};
+use headwater::kafka::{BootstrapServers, Kafka, KafkaOptions};
 use headwater::prelude::*;
 use headwater::{Headwater, Instance, StreamsConfig};
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,7 +35,10 @@ const PARTITIONS: i32 = 4;
 struct Arguments {
     /// Text files to count; none: the text that comes with the example.
     files: Vec<PathBuf>,
-    /// Where the broker and the state are kept.
+    /// Servers of a Kafka cluster, HOST:PORT; without them a broker runs inside this process.
+    #[arg(long, value_name = "HOST:PORT,...")]
+    bootstrap: Option<BootstrapServers>,
+    /// Where the state is kept, and the broker if it is inside.
     #[arg(long, default_value = "headwater-data")]
     data_dir: PathBuf,
     /// Stream threads.
@@ -57,22 +62,22 @@ async fn main() -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .init();
     let arguments = Arguments::parse();
-    let broker = Embedded::open(arguments.data_dir.join("broker"), EmbeddedOptions::default())?;
+    let broker = broker(&arguments).await?;
     for topic in [LINES, COUNTS] {
-        simple::create_topic(&broker, topic, PARTITIONS).await?;
+        simple::create_topic(&*broker, topic, PARTITIONS).await?;
     }
-    let written = write_input(&broker, &arguments.files).await?;
+    let written = write_input(&*broker, &arguments.files).await?;
     say(&format!("{written} lines written to topic {LINES}"));
 
     let instance = start(&broker, &arguments).await?;
     let stopped = tokio::select! {
         biased;
         signal = stop_signal() => { say(&format!("{} received", signal?)); true }
-        result = wait_until_counted(&broker, &instance) => { result?; false }
+        result = wait_until_counted(&*broker, &instance) => { result?; false }
     };
     instance.close(Duration::from_secs(30)).await?;
     say(if stopped { "committed and closed; run again to go on" } else { "committed and closed" });
-    show_top(&broker, arguments.top).await
+    show_top(&*broker, arguments.top).await
 }
 
 /// The job. This is all of it.
@@ -94,28 +99,40 @@ fn words(line: &str) -> impl Iterator<Item = String> {
         .map(str::to_lowercase)
 }
 
-async fn start(broker: &Embedded, arguments: &Arguments) -> anyhow::Result<Instance> {
+/// What this program writes its input to and reads its output from, and the job works on.
+async fn broker(arguments: &Arguments) -> anyhow::Result<Arc<dyn Broker>> {
+    if let Some(servers) = &arguments.bootstrap {
+        let options = KafkaOptions::new(servers.clone());
+        return Ok(Arc::new(Kafka::connect(options).await?));
+    }
+    let directory = arguments.data_dir.join("broker");
+    Ok(Arc::new(Embedded::open(directory, EmbeddedOptions::default())?))
+}
+
+async fn start(broker: &Arc<dyn Broker>, arguments: &Arguments) -> anyhow::Result<Instance> {
     let config = StreamsConfig::new(APPLICATION)
         .state_dir(arguments.data_dir.join("state"))
         .num_stream_threads(arguments.threads)
         .commit_interval_ms(arguments.commit_interval_ms);
     let topology = word_count()?;
     say(&topology.describe());
-    let instance = Headwater::builder(topology)
-        .config(config)
-        .broker(Arc::new(broker.clone()))
-        .start()
-        .await?;
-    Ok(instance)
+    let builder = Headwater::builder(topology).config(config);
+    let builder = match &arguments.bootstrap {
+        Some(servers) => builder.bootstrap_servers(servers.to_string()),
+        None => builder.broker(Arc::clone(broker)),
+    };
+    Ok(builder.start().await?)
 }
 
 /// Appends the lines of all files to the topic.
-async fn write_input(broker: &Embedded, files: &[PathBuf]) -> anyhow::Result<i64> {
+async fn write_input(broker: &dyn Broker, files: &[PathBuf]) -> anyhow::Result<i64> {
     let mut writer = TopicWriter::new(broker, LINES).await?;
     let mut written = 0;
+    // A topic keeps records for as long as their timestamps say.
+    let now_ms = SystemClock::new().wall_ms();
     let mut write = |text: &str| {
         for line in text.lines() {
-            writer.add(written, None, Some(line.as_bytes()))?;
+            writer.add(now_ms, None, Some(line.as_bytes()))?;
             written += 1;
         }
         Ok::<(), BrokerError>(())
@@ -164,7 +181,7 @@ async fn stop_signal() -> anyhow::Result<&'static str> {
 }
 
 /// Reads the topic of counts, as any consumer could, and shows the largest.
-async fn show_top(broker: &Embedded, top: usize) -> anyhow::Result<()> {
+async fn show_top(broker: &dyn Broker, top: usize) -> anyhow::Result<()> {
     let mut last = HashMap::new();
     for record in simple::read_topic(broker, COUNTS).await? {
         let word = String::from_utf8(record.key.unwrap_or_default())?;

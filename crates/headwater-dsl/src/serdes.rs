@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use headwater_store::serde::{
-    Boolean, Deserializer, Double, Float, Format, Integer, Long, RawBytes, Serde, Serializer,
-    Short, Text, Utf8, Utf8Text, UuidText,
+    Boolean, Deserializer, Double, Float, Format, Integer, Long, Payload, RawBytes, Serde,
+    SerdeError, Serializer, Short, Text, Utf8, Utf8Text, UuidText,
 };
 
 use crate::error::{DslError, Part};
@@ -16,11 +17,67 @@ use crate::error::{DslError, Part};
 pub(crate) trait AnySerde<T>:
     Serializer<T> + Deserializer<T> + Format + Send + Sync + 'static
 {
+    /// The bytes of a key or value; what must be serialised is appended to `buffer`. Null is no bytes
+    /// unless the serde has a form for it.
+    fn write<'v>(
+        &self,
+        value: Option<&'v T>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Written<'v>, SerdeError>;
+
+    /// The key or value of a record; no bytes are null, and so are those of a form of null.
+    fn read(&self, owner: &Bytes, bytes: Option<&[u8]>) -> Result<Option<T>, SerdeError>;
 }
 
-impl<T, S> AnySerde<T> for S where
-    S: Serializer<T> + Deserializer<T> + Format + Send + Sync + 'static
+impl<T, S> AnySerde<T> for S
+where
+    S: Serializer<T> + Deserializer<T> + Format + Send + Sync + 'static,
 {
+    fn write<'v>(
+        &self,
+        value: Option<&'v T>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Written<'v>, SerdeError> {
+        let Some(value) = value else {
+            return Ok(if self.null_form(buffer) { Written::InBuffer } else { Written::Null });
+        };
+        match self.bytes_of(value) {
+            Some(bytes) => Ok(Written::InValue(bytes)),
+            None => self.serialize(value, buffer).map(|()| Written::InBuffer),
+        }
+    }
+
+    fn read(&self, owner: &Bytes, bytes: Option<&[u8]>) -> Result<Option<T>, SerdeError> {
+        match bytes {
+            Some(bytes) if !self.is_null(bytes) => {
+                self.deserialize(Payload::part_of(owner, bytes)).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Where the bytes of a key or value are. They are copied only if the value does not hold them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Written<'v> {
+    /// Nowhere: null has none.
+    Null,
+    /// In the value itself.
+    InValue(&'v [u8]),
+    /// At the end of the buffer that was handed in.
+    InBuffer,
+}
+
+impl<'v> Written<'v> {
+    /// The bytes; `in_buffer` is what was appended to the buffer.
+    #[inline]
+    pub(crate) const fn or_in(self, in_buffer: &'v [u8]) -> Option<&'v [u8]> {
+        match self {
+            Self::Null => None,
+            Self::InValue(bytes) => Some(bytes),
+            Self::InBuffer => Some(in_buffer),
+        }
+    }
 }
 
 /// A shared serde.
@@ -53,7 +110,7 @@ impl DefaultSerdes {
         defaults.set_both::<f32>(codec(Float));
         defaults.set_both::<f64>(codec(Double));
         defaults.set_both::<bool>(codec(Boolean));
-        defaults.set_both::<bytes::Bytes>(codec(RawBytes));
+        defaults.set_both::<Bytes>(codec(RawBytes));
         defaults.set_both::<uuid::Uuid>(codec(UuidText));
         defaults
     }

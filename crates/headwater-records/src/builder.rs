@@ -6,12 +6,17 @@ use crate::compression::Compression;
 use crate::error::RecordsError;
 use crate::header::{BatchHeader, HEADER_SIZE, TimestampType};
 use crate::record::{Header, Record};
-use crate::varint::Varint;
+use crate::varint::{self, Varint};
 
 /// The largest batch: Kafka's lengths have 31 bits, and the length does not count itself.
 const MAX_BATCH: usize = i32::MAX as usize;
 /// Room for a record's length, and for its last number to be written at full width.
 const SLACK: usize = 2 * Varint::ROOM;
+
+/// The attributes of a record: none are defined.
+const ATTRIBUTES: Varint = Varint::ZERO;
+/// The count of no headers.
+const NO_HEADERS: Varint = Varint::ZERO;
 
 /// A batch of one partition that grows record by record.
 ///
@@ -52,8 +57,64 @@ impl BatchBuilder {
             self.max_timestamp = record.timestamp;
         }
         let relative_offset = self.count;
-        let timestamp_delta = Varint::new(record.timestamp.wrapping_sub(self.base_timestamp));
-        let offset_delta = Varint::new(i64::from(relative_offset));
+        if !self.append_usual(&record) {
+            self.append_any(&record)?;
+        }
+        self.count += 1;
+        self.max_timestamp = self.max_timestamp.max(record.timestamp);
+        Ok(relative_offset)
+    }
+
+    fn timestamp_delta(&self, record: &Record<'_>) -> i64 {
+        record.timestamp.wrapping_sub(self.base_timestamp)
+    }
+
+    /// Adds a record if it is of the kind that nearly all are: no headers, no number of more than two
+    /// bytes, and there is room. All others are for [`append_any`](Self::append_any).
+    #[inline]
+    fn append_usual(&mut self, record: &Record<'_>) -> bool {
+        /// Bytes of the numbers before the key.
+        const FRONT: usize = 1 + 3 * Varint::SHORT;
+        const ALL_NUMBERS: usize = Varint::SHORT + FRONT + Varint::SHORT + 1;
+        let key = record.key.unwrap_or_default();
+        let value = record.value.unwrap_or_default();
+        let timestamp_delta = varint::zigzag(self.timestamp_delta(record));
+        let offset_delta = u64::from(self.count) << 1;
+        let bytes = key.len().saturating_add(value.len());
+        if (timestamp_delta | offset_delta) > Varint::MAX_SHORT
+            || bytes > Varint::MAX_SHORT_LENGTH - ALL_NUMBERS
+            || !record.headers.is_empty()
+        {
+            return false;
+        }
+        let key_length = Varint::short(varint::zigzag_length(record.key));
+        let value_length = Varint::short(varint::zigzag_length(record.value));
+        let front = ATTRIBUTES
+            .then(Varint::short(timestamp_delta))
+            .then(Varint::short(offset_delta))
+            .then(key_length);
+        let size = front.length() + value_length.length() + 1 + bytes;
+        let room = self.buffer.get_mut(self.end..).unwrap_or_default();
+        if room.len() < size + SLACK {
+            return false;
+        }
+        let mut out = Writer { room };
+        out.number(Varint::short((size as u64) << 1));
+        out.number(front);
+        out.bytes(key);
+        out.number(value_length);
+        out.bytes(value);
+        out.number(NO_HEADERS);
+        let left = out.room.len();
+        self.end = self.buffer.len() - left;
+        true
+    }
+
+    /// Adds a record of whatever kind.
+    #[inline(never)]
+    fn append_any(&mut self, record: &Record<'_>) -> Result<(), RecordsError> {
+        let timestamp_delta = Varint::new(self.timestamp_delta(record));
+        let offset_delta = Varint::new(i64::from(self.count));
         let key_length = Varint::of_nullable(record.key);
         let value_length = Varint::of_nullable(record.value);
         let header_count = Varint::of_length(record.headers.len());
@@ -69,11 +130,10 @@ impl BatchBuilder {
             + header_count.length()
             + headers_size(record.headers);
         self.make_room(size)?;
-
         // Room was made, so nothing of this can fail; positions are kept out of memory.
         let mut out = Writer { room: self.buffer.get_mut(self.end..).unwrap_or_default() };
         out.number(Varint::of_length(size));
-        out.attributes();
+        out.number(ATTRIBUTES);
         out.number(timestamp_delta);
         out.number(offset_delta);
         out.number(key_length);
@@ -89,10 +149,7 @@ impl BatchBuilder {
         }
         let left = out.room.len();
         self.end = self.buffer.len() - left;
-
-        self.count += 1;
-        self.max_timestamp = self.max_timestamp.max(record.timestamp);
-        Ok(relative_offset)
+        Ok(())
     }
 
     /// Records appended since the last `finish`.
@@ -260,26 +317,34 @@ impl Writer<'_> {
         self.pass(number.length());
     }
 
-    /// None are defined for records.
-    #[inline]
-    fn attributes(&mut self) {
-        if let Some(attributes) = self.room.first_mut() {
-            *attributes = 0;
-        }
-        self.pass(1);
-    }
-
     #[inline]
     fn bytes(&mut self, bytes: &[u8]) {
         let room = std::mem::take(&mut self.room);
         let (room, rest) = room.split_at_mut_checked(bytes.len()).expect(ROOM_WAS_MADE);
-        room.copy_from_slice(bytes);
+        copy(room, bytes);
         self.room = rest;
     }
 
     #[inline]
     fn pass(&mut self, length: usize) {
         self.room = std::mem::take(&mut self.room).get_mut(length..).expect(ROOM_WAS_MADE);
+    }
+}
+
+/// Copies `from` into `to`, which is as long. For the length of most keys and numbers this is less work
+/// than a call.
+#[inline]
+fn copy(to: &mut [u8], from: &[u8]) {
+    const WORD: usize = size_of::<u64>();
+    if let (WORD..=16, Some(first), Some(last)) =
+        (from.len(), from.first_chunk::<WORD>(), from.last_chunk::<WORD>())
+        && to.len() == from.len()
+    {
+        let (first, last) = (*first, *last);
+        to.first_chunk_mut().into_iter().for_each(|room| *room = first);
+        to.last_chunk_mut().into_iter().for_each(|room| *room = last);
+    } else {
+        to.copy_from_slice(from);
     }
 }
 

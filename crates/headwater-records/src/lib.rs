@@ -74,6 +74,4 @@ pub use error::{Position, RecordsError};
 pub use header::{BatchHeader, TimestampType};
 pub use partition::{murmur2, partition_for_key};
 pub use record::{Header, Record};
-pub use records::{
-    BatchRecords, Cursor, HeadersIter, HeadersRef, RecordCursor, RecordRef, Records,
-};
+pub use records::{BatchRecords, Cursor, HeadersIter, HeadersRef, RecordRef, Records};

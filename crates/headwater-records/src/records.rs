@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::error::{Position, RecordsError};
 use crate::header::{BatchHeader, TimestampType};
 use crate::record::Header;
-use decode::{Decoded, Fault, FaultKind, Places, Wrong};
+use decode::{Decoded, Fault, FaultKind, Wrong};
 
 mod decode;
 
@@ -58,8 +58,8 @@ impl BatchRecords {
                 }
                 TimestampType::LogAppendTime => self.header.max_timestamp,
             },
-            key: record.key.bytes,
-            value: record.value.bytes,
+            key: record.key,
+            value: record.value,
             headers: HeadersRef { count: record.header_count, bytes: record.headers },
         }
     }
@@ -187,84 +187,83 @@ impl<'a> Iterator for Records<'a> {
 
 /// A place in the records of a batch that does not borrow them, so that a task can process some,
 /// pause and go on. It must always be given the same records.
+///
+/// A clone looks ahead: it goes past records while this one stays.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor {
     /// First byte not read yet.
     byte: usize,
-    /// Records read, the peeked one included.
+    /// Records read.
     read: u32,
     /// The smallest relative offset that the next record may have.
     least_offset_delta: i32,
-    peeked: Option<Places>,
     ended: bool,
 }
 
 impl Cursor {
-    /// The next record, without going past it. Looking again costs nothing.
-    ///
-    /// # Errors
-    /// As [`next`](Self::next); an error is given once, here or there.
-    ///
-    /// # Panics
-    /// If `records` are not those that the cursor was made for.
-    #[inline]
-    pub fn peek<'a>(
-        &mut self,
-        records: &'a BatchRecords,
-    ) -> Option<Result<RecordRef<'a>, RecordsError>> {
-        if self.peeked.is_none() {
-            match self.read(records)? {
-                Ok(record) => self.peeked = Some(Places::of(&record)),
-                Err(error) => return Some(Err(error)),
-            }
-        }
-        self.peeked.map(|places| Ok(records.view(places.look_up(&records.records))))
-    }
-
     /// The next record, going past it; `None` after the last one.
     ///
     /// # Errors
     /// If the record is cut off or lies, with the place in the buffer. The cursor then is at its
     /// end, save after [`RecordsError::HeaderName`]: there it goes on with the next record.
-    ///
-    /// # Panics
-    /// If `records` are not those that the cursor was made for.
     #[inline]
     pub fn next<'a>(
         &mut self,
         records: &'a BatchRecords,
     ) -> Option<Result<RecordRef<'a>, RecordsError>> {
-        match self.peeked.take() {
-            Some(places) => Some(Ok(records.view(places.look_up(&records.records)))),
-            None => Some(self.read(records)?.map(|record| records.view(record))),
+        match self.usual(records) {
+            Some(record) => Some(Ok(record)),
+            None => self.any(records),
         }
     }
 
     /// Records that this cursor has not gone past yet, as the batch announces them.
     pub fn remaining(&self, records: &BatchRecords) -> u32 {
-        if self.ended {
-            return 0;
-        }
-        records.header.record_count - self.read + u32::from(self.peeked.is_some())
+        if self.ended { 0 } else { records.header.record_count - self.read }
     }
 
+    /// The next record, if it is of the kind that nearly all are; else nothing has happened.
     #[inline]
-    fn read<'a>(&mut self, records: &'a BatchRecords) -> Option<Result<Decoded<'a>, RecordsError>> {
+    fn usual<'a>(&mut self, records: &'a BatchRecords) -> Option<RecordRef<'a>> {
+        if self.ended || self.read == records.header.record_count {
+            return None;
+        }
+        let record = decode::usual(&records.records, self.byte)?;
+        if !self.may_follow(records, record.offset_delta) {
+            return None;
+        }
+        Some(self.pass(records, record))
+    }
+
+    /// The next record of whatever kind.
+    #[inline(never)]
+    fn any<'a>(
+        &mut self,
+        records: &'a BatchRecords,
+    ) -> Option<Result<RecordRef<'a>, RecordsError>> {
         if self.ended {
             return None;
         }
         if self.read == records.header.record_count {
             return self.end(records).map(Err);
         }
-        self.read += 1;
         match decode::record::<Wrong>(&records.records, self.byte) {
             Ok(record) if self.may_follow(records, record.offset_delta) => {
-                self.byte = record.end;
-                self.least_offset_delta = record.offset_delta.saturating_add(1);
-                Some(Ok(record))
+                Some(Ok(self.pass(records, record)))
             }
-            _ => Some(Err(self.fail(records))),
+            _ => {
+                self.read += 1;
+                Some(Err(self.fail(records)))
+            }
         }
+    }
+
+    #[inline]
+    fn pass<'a>(&mut self, records: &'a BatchRecords, record: Decoded<'a>) -> RecordRef<'a> {
+        self.read += 1;
+        self.byte = record.end;
+        self.least_offset_delta = record.offset_delta.saturating_add(1);
+        records.view(record)
     }
 
     /// Offsets grow within the batch and stay within what it announces, gaps allowed.
@@ -298,48 +297,5 @@ impl Cursor {
         let count = records.records.len() - self.byte;
         let kind = FaultKind::LeftOver(count);
         (count > 0).then(|| records.error(Fault { byte: self.byte, field: "batch", kind }))
-    }
-}
-
-/// Records together with a place in them: a batch that is being worked off.
-#[derive(Clone, Debug)]
-pub struct RecordCursor {
-    records: BatchRecords,
-    cursor: Cursor,
-}
-
-impl RecordCursor {
-    /// A cursor before the first of `records`.
-    pub fn new(records: BatchRecords) -> Self {
-        Self { records, cursor: Cursor::default() }
-    }
-
-    /// See [`Cursor::peek`].
-    ///
-    /// # Errors
-    /// As [`next`](Self::next); an error is given once, here or there.
-    #[inline]
-    pub fn peek(&mut self) -> Option<Result<RecordRef<'_>, RecordsError>> {
-        self.cursor.peek(&self.records)
-    }
-
-    /// See [`Cursor::next`].
-    ///
-    /// # Errors
-    /// If the record is cut off or lies.
-    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its items")]
-    #[inline]
-    pub fn next(&mut self) -> Option<Result<RecordRef<'_>, RecordsError>> {
-        self.cursor.next(&self.records)
-    }
-
-    /// Records not given out yet, as the batch announces them.
-    pub fn remaining(&self) -> u32 {
-        self.cursor.remaining(&self.records)
-    }
-
-    /// The records.
-    pub fn records(&self) -> &BatchRecords {
-        &self.records
     }
 }

@@ -26,9 +26,38 @@ impl Varint {
     /// Most bytes that are kept ready to be written at once.
     const READY: usize = size_of::<u64>();
 
+    /// The number 0, a byte of zero.
+    pub(crate) const ZERO: Self = Self { bits: 0, length: 1 };
+
+    /// Bytes of a short number, and the highest zigzag form and length that are short.
+    pub(crate) const SHORT: usize = 2;
+    pub(crate) const MAX_SHORT: u64 = (1 << 14) - 1;
+    pub(crate) const MAX_SHORT_LENGTH: usize = (1 << 13) - 1;
+
+    /// A number of one or two bytes, by its zigzag form, which is at most [`MAX_SHORT`](Self::MAX_SHORT).
+    #[inline]
+    pub(crate) fn short(zigzag: u64) -> Self {
+        debug_assert!(zigzag <= Self::MAX_SHORT, "{zigzag} is not short");
+        if zigzag < 1 << 7 {
+            Self { bits: zigzag, length: 1 }
+        } else {
+            Self { bits: zigzag & 0x7f | 0x80 | zigzag >> 7 << 8, length: 2 }
+        }
+    }
+
+    /// This number and a short one behind it, to be written at once; no more than eight bytes.
+    #[inline]
+    pub(crate) fn then(self, short: Self) -> Self {
+        debug_assert!(self.length + short.length <= Self::READY, "too long to be written at once");
+        Self {
+            bits: self.bits | short.bits << (8 * self.length),
+            length: self.length + short.length,
+        }
+    }
+
     #[inline]
     pub(crate) fn new(value: i64) -> Self {
-        Self::of_zigzag(((value << 1) ^ (value >> 63)).cast_unsigned())
+        Self::of_zigzag(zigzag(value))
     }
 
     /// A length or count; such are below 2³¹ in a batch.
@@ -40,7 +69,7 @@ impl Varint {
     /// The length of bytes that may be null.
     #[inline]
     pub(crate) fn of_nullable(bytes: Option<&[u8]>) -> Self {
-        bytes.map_or(Self { bits: 1, length: 1 }, |bytes| Self::of_length(bytes.len()))
+        Self::of_zigzag(zigzag_length(bytes))
     }
 
     #[inline]
@@ -94,6 +123,18 @@ impl Varint {
             *slot = rest.to_le_bytes()[0];
         }
     }
+}
+
+/// Kafka's form of signed numbers: the sign in the lowest bit.
+#[inline]
+pub(crate) fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
+}
+
+/// The zigzag form of the length of bytes that may be null, whose length is −1.
+#[inline]
+pub(crate) fn zigzag_length(bytes: Option<&[u8]>) -> u64 {
+    bytes.map_or(1, |bytes| (bytes.len() as u64) << 1)
 }
 
 /// The 32-bit number at `*at`, which then is the byte behind it.

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use headwater_records::{
-    BatchBuilder, Batches, Compression, Header, ProducerStamp, Record, RecordCursor, RecordRef,
+    Batch, BatchBuilder, Batches, Compression, Header, ProducerStamp, Record, RecordRef,
     RecordsError,
 };
 use proptest::collection::vec;
@@ -139,23 +139,43 @@ fn check_log(log: &Bytes, batches: &[Vec<Owned>]) {
         assert_eq!(header.last_offset, i64::from(header.record_count) - 1);
         let records = batch.decompress(10 << 20).expect("sound records");
 
-        let mut cursor = RecordCursor::new(records.clone());
+        let mut cursor = records.cursor();
         let mut left = header.record_count;
         for ((offset, expected), record) in (0..).zip(expected).zip(&records) {
             expected.check(record.expect("a sound record"), offset);
-            assert_eq!(cursor.remaining(), left);
-            if offset % 2 == 0 {
-                expected.check(cursor.peek().expect("a record").expect("sound"), offset);
-                assert_eq!(cursor.remaining(), left);
-                expected.check(cursor.peek().expect("a record").expect("sound"), offset);
-            }
-            expected.check(cursor.next().expect("a record").expect("sound"), offset);
+            assert_eq!(cursor.remaining(&records), left);
+            let ahead = cursor.clone().next(&records);
+            expected.check(ahead.expect("a record").expect("sound"), offset);
+            expected.check(cursor.next(&records).expect("a record").expect("sound"), offset);
             left -= 1;
         }
-        assert!(cursor.peek().is_none() && cursor.next().is_none());
+        assert_eq!(cursor.remaining(&records), 0);
+        assert!(cursor.next(&records).is_none());
         assert_eq!(records.iter().count(), expected.len());
     }
     assert!(read.next().is_none());
+}
+
+#[test]
+fn a_batch_of_many_records_comes_back() {
+    // Relative offsets of one, two and three bytes.
+    const RECORDS: i64 = 20_000;
+    let mut builder = BatchBuilder::new(Compression::None);
+    for timestamp in 0..RECORDS {
+        let key = timestamp.to_be_bytes();
+        let record = Record { timestamp, key: Some(&key), value: None, headers: &[] };
+        builder.append(record).expect("the batch is small");
+    }
+    let batch = Batch::new(builder.finish().stamp_none()).expect("we wrote it");
+    let records = batch.decompress(1 << 20).expect("we wrote it");
+    let mut offset = 0;
+    for record in &records {
+        let record = record.expect("we wrote it");
+        assert_eq!((record.offset, record.timestamp), (offset, offset));
+        assert_eq!((record.key, record.value), (Some(&offset.to_be_bytes()[..]), None));
+        offset += 1;
+    }
+    assert_eq!(offset, RECORDS);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::table::{KeyHash, KeyTable, Slot};
+use crate::table::{KeyHash, KeyTable, Slot, Value};
 use crate::{Direction, KeyRange, SpaceId, StorageReader, StoreError, WriteBatch};
 
 mod cache;
@@ -114,6 +114,15 @@ enum Status {
     Sealed,
 }
 
+/// What a read of the backend brought.
+enum Fetched {
+    Nothing,
+    /// A clean entry.
+    Kept(Slot),
+    /// A value for which there is no room.
+    InScratch,
+}
+
 impl<C: CacheContext> Overlay<C> {
     /// An empty overlay for the store `store`, over its space in a task's storage.
     pub fn new(
@@ -165,28 +174,41 @@ impl<C: CacheContext> Overlay<C> {
     ///
     /// # Errors
     /// What the backend reports.
+    #[inline]
     pub fn get(&mut self, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
         let hash = self.table.hash(key);
-        let slot = if let Some(slot) = self.table.find(hash, key) {
-            self.table.get_mut(slot).state.referenced = true;
-            slot
-        } else {
-            if !self.reader.get(self.space, key, &mut self.scratch)? {
-                return Ok(None);
+        let slot = match self.table.find(hash, key) {
+            Some(slot) => {
+                self.table.get_mut(slot).state.referenced = true;
+                slot
             }
-            let size = key.len() + self.scratch.len() + ENTRY_OVERHEAD_BYTES;
-            if self.cache.is_none() && !self.make_room(size) {
-                return Ok(Some(&self.scratch));
-            }
-            let state = State { status: Status::Clean, referenced: false };
-            let slot = self.table.insert(hash, key, Some(&self.scratch), state);
-            self.clean.push_back(slot);
-            self.clean_bytes += size;
-            slot
+            None => match self.fetch(hash, key)? {
+                Fetched::Kept(slot) => slot,
+                Fetched::InScratch => return Ok(Some(&self.scratch)),
+                Fetched::Nothing => return Ok(None),
+            },
         };
-        self.join_cache(slot);
+        if self.cache.is_some() {
+            self.join_cache(slot);
+        }
         self.last_read = Some(slot);
         Ok(self.table.get(slot).value())
+    }
+
+    /// Reads a key that is not in memory from the backend.
+    fn fetch(&mut self, hash: KeyHash, key: &[u8]) -> Result<Fetched, StoreError> {
+        if !self.reader.get(self.space, key, &mut self.scratch)? {
+            return Ok(Fetched::Nothing);
+        }
+        let size = key.len() + self.scratch.len() + ENTRY_OVERHEAD_BYTES;
+        if self.cache.is_none() && !self.make_room(size) {
+            return Ok(Fetched::InScratch);
+        }
+        let state = State { status: Status::Clean, referenced: false };
+        let slot = self.table.insert(hash, key, Some(Value::plain(&self.scratch)), state);
+        self.clean.push_back(slot);
+        self.clean_bytes += size;
+        Ok(Fetched::Kept(slot))
     }
 
     /// Gives `key` a new value, or deletes it with `None`.
@@ -194,7 +216,26 @@ impl<C: CacheContext> Overlay<C> {
     /// With caching on, the change waits to be forwarded, with the `context` of this update; compare
     /// [`cache_bytes`](Self::cache_bytes) with the budget afterwards. Without caching the caller
     /// forwards and logs the change itself and `context` is not called.
+    #[inline]
     pub fn put(&mut self, key: &[u8], value: Option<&[u8]>, context: impl FnOnce() -> C) {
+        self.write(key, value.map(Value::plain), context);
+    }
+
+    /// As [`put`](Self::put), for a value in the timestamped layout (feature row P7).
+    #[inline]
+    pub fn put_timestamped(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        timestamp: i64,
+        context: impl FnOnce() -> C,
+    ) {
+        let timestamp = Some(timestamp.to_be_bytes());
+        self.write(key, Some(Value { timestamp, bytes: value }), context);
+    }
+
+    #[inline]
+    fn write(&mut self, key: &[u8], value: Option<Value<'_>>, context: impl FnOnce() -> C) {
         let slot = match self.find_to_write(key) {
             Ok(slot) => {
                 self.begin_write(slot);
@@ -204,17 +245,19 @@ impl<C: CacheContext> Overlay<C> {
                 self.open_bytes += entry.len();
                 slot
             }
-            Err(hash) => {
-                let state = State { status: Status::Open, referenced: false };
-                let slot = self.table.insert(hash, key, value, state);
-                self.open_bytes += self.table.get(slot).len() + ENTRY_OVERHEAD_BYTES;
-                self.unsorted.push(slot);
-                slot
-            }
+            Err(hash) => self.insert(hash, key, value),
         };
         if let Some(cache) = &mut self.cache {
             cache.written(slot, self.table.get(slot), context());
         }
+    }
+
+    fn insert(&mut self, hash: KeyHash, key: &[u8], value: Option<Value<'_>>) -> Slot {
+        let state = State { status: Status::Open, referenced: false };
+        let slot = self.table.insert(hash, key, value, state);
+        self.open_bytes += self.table.get(slot).len() + ENTRY_OVERHEAD_BYTES;
+        self.unsorted.push(slot);
+        slot
     }
 
     /// Size of the record cache as Kafka Streams counts it, clean entries included. A stream
@@ -358,6 +401,7 @@ impl<C: CacheContext> Overlay<C> {
     }
 
     /// The entry of `key`, or the key's hash when there is none.
+    #[inline]
     fn find_to_write(&self, key: &[u8]) -> Result<Slot, KeyHash> {
         if let Some(slot) = self.last_read
             && self.table.get(slot).key() == key
@@ -374,6 +418,7 @@ impl<C: CacheContext> Overlay<C> {
     }
 
     /// Brings an entry to `Open`, and remembers what it held for the cache's listener.
+    #[inline]
     fn begin_write(&mut self, slot: Slot) {
         let entry = self.table.get_mut(slot);
         let size = entry.len() + ENTRY_OVERHEAD_BYTES;

@@ -32,6 +32,12 @@ pub trait Serializer<T: ?Sized> {
     /// When the value has no bytes in this format. What was appended so far is then meaningless.
     fn serialize(&self, value: &T, out: &mut Vec<u8>) -> Result<(), SerdeError>;
 
+    /// The bytes of `value` when they lie in it ready made, exactly as [`serialize`](Self::serialize)
+    /// would append them; they then need not be copied. `None` (the default) for every other format.
+    fn bytes_of<'v>(&self, _value: &'v T) -> Option<&'v [u8]> {
+        None
+    }
+
     /// Appends the bytes that stand for null and answers true, when the format has such bytes.
     /// Without them (the default) null is written as no bytes at all.
     fn null_form(&self, _out: &mut Vec<u8>) -> bool {

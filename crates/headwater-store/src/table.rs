@@ -7,6 +7,8 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
+use crate::TIMESTAMP_BYTES;
+
 /// Number of an entry in a [`KeyTable`], valid until the entry is removed.
 pub(crate) type Slot = u32;
 
@@ -40,23 +42,72 @@ pub(crate) struct Entry<S> {
 }
 
 impl<S> Entry<S> {
+    #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         &self.bytes[..self.key_len as usize]
     }
 
+    #[inline]
     pub(crate) fn value(&self) -> Option<&[u8]> {
         self.present.then(|| &self.bytes[self.key_len as usize..])
     }
 
     /// Bytes of key and value.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    pub(crate) fn set_value(&mut self, value: Option<&[u8]>) {
-        self.bytes.truncate(self.key_len as usize);
+    #[inline]
+    pub(crate) fn set_value(&mut self, value: Option<Value<'_>>) {
+        let key_len = self.key_len as usize;
         self.present = value.is_some();
-        self.bytes.extend_from_slice(value.unwrap_or_default());
+        match value {
+            Some(value) if key_len + value.len() == self.bytes.len() => {
+                value.copy_to(&mut self.bytes[key_len..]);
+            }
+            value => {
+                self.bytes.truncate(key_len);
+                if let Some(value) = value {
+                    value.append_to(&mut self.bytes);
+                }
+            }
+        }
+    }
+}
+
+/// A value to be stored: its bytes, in a timestamped store those of its timestamp before them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Value<'a> {
+    pub(crate) timestamp: Option<[u8; TIMESTAMP_BYTES]>,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> Value<'a> {
+    pub(crate) const fn plain(bytes: &'a [u8]) -> Self {
+        Self { timestamp: None, bytes }
+    }
+
+    #[inline]
+    fn len(self) -> usize {
+        self.timestamp.map_or(0, |timestamp| timestamp.len()) + self.bytes.len()
+    }
+
+    /// Fills `room`, which is of its length.
+    #[inline]
+    fn copy_to(self, room: &mut [u8]) {
+        match (self.timestamp, room.split_first_chunk_mut()) {
+            (Some(timestamp), Some((front, back))) => {
+                *front = timestamp;
+                back.copy_from_slice(self.bytes);
+            }
+            _ => room.copy_from_slice(self.bytes),
+        }
+    }
+
+    fn append_to(self, bytes: &mut SmallVec<[u8; INLINE_BYTES]>) {
+        bytes.extend_from_slice(self.timestamp.as_ref().map_or(&[], |timestamp| &timestamp[..]));
+        bytes.extend_from_slice(self.bytes);
     }
 }
 
@@ -66,6 +117,7 @@ pub(crate) struct KeyHash(u32);
 
 impl KeyHash {
     /// For the hash table, which looks at the highest bits and at the lowest.
+    #[inline]
     fn spread(self) -> u64 {
         u64::from(self.0) << 32 | u64::from(self.0)
     }
@@ -86,20 +138,24 @@ impl<S> KeyTable<S> {
         }
     }
 
+    #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(key);
         KeyHash((hasher.finish() >> 32) as u32)
     }
 
+    #[inline]
     pub(crate) fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Slot> {
         self.index.find(hash.spread(), |&slot| self.entries[slot as usize].key() == key).copied()
     }
 
+    #[inline]
     pub(crate) fn get(&self, slot: Slot) -> &Entry<S> {
         &self.entries[slot as usize]
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Entry<S> {
         &mut self.entries[slot as usize]
     }
@@ -112,7 +168,7 @@ impl<S> KeyTable<S> {
         &mut self,
         hash: KeyHash,
         key: &[u8],
-        value: Option<&[u8]>,
+        value: Option<Value<'_>>,
         state: S,
     ) -> Slot {
         let key_len = u32::try_from(key.len()).expect("a key is below 4 GiB");
@@ -121,9 +177,11 @@ impl<S> KeyTable<S> {
             std::mem::take(&mut self.entries[slot as usize].bytes)
         });
         bytes.clear();
-        bytes.reserve_exact(key.len() + value.map_or(0, <[u8]>::len));
+        bytes.reserve_exact(key.len() + value.map_or(0, Value::len));
         bytes.extend_from_slice(key);
-        bytes.extend_from_slice(value.unwrap_or_default());
+        if let Some(value) = value {
+            value.append_to(&mut bytes);
+        }
         let entry = Entry { bytes, key_len, hash, present: value.is_some(), state };
         let slot = if let Some(slot) = vacated {
             self.entries[slot as usize] = entry;

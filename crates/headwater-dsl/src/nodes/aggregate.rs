@@ -69,14 +69,14 @@ where
         let Some(value) = record.value else {
             return cx.null_record(self.index, NullPart::Value);
         };
-        let mut key_bytes = cx.take_buffer();
-        let result = self.update(cx, (key, &mut key_bytes), value, record.timestamp);
-        cx.give_buffer(key_bytes);
+        let mut buffer = cx.take_buffer();
+        let result = self.update(cx, (key, value), record.timestamp, &mut buffer);
+        cx.give_buffer(buffer);
         settle(cx, self.index, result)
     }
 }
 
-impl<K, V, A, I, C> Aggregate<K, V, A, I, C>
+impl<K: 'static, V, A: 'static, I, C> Aggregate<K, V, A, I, C>
 where
     I: Fn() -> Result<Option<A>, UserError>,
     C: for<'a> Fn(&'a K, &'a V, Option<A>) -> Result<NewValue<'a, A>, UserError>,
@@ -85,20 +85,20 @@ where
     fn update(
         &self,
         cx: &mut Cx<'_>,
-        (key, key_bytes): (&K, &mut Vec<u8>),
-        value: &V,
+        (key, value): (&K, &V),
         timestamp: i64,
+        buffer: &mut Vec<u8>,
     ) -> Result<(), StepError> {
         let Aggregation { initial, compute } = &*self.aggregation;
-        self.table.write_key(key, key_bytes)?;
-        let before = self.table.get(cx, key_bytes)?;
+        let store_key = self.table.key(key, buffer)?;
+        let before = self.table.get(cx, &store_key)?;
         let (aggregate, timestamp) = match before {
             Some((aggregate, earlier)) => (Some(aggregate), timestamp.max(earlier)),
             None => (initial()?, timestamp),
         };
         // The function takes the aggregate away; what nodes below need of it is read once more.
         let old = if self.table.sends_old && aggregate.is_some() {
-            match self.table.get(cx, key_bytes)? {
+            match self.table.get(cx, &store_key)? {
                 Some((aggregate, _)) => Some(aggregate),
                 None => initial()?,
             }
@@ -106,6 +106,6 @@ where
             None
         };
         let new = compute(key, value, aggregate)?;
-        self.table.put(cx, (key, key_bytes), &new, old.as_ref(), timestamp)
+        self.table.put(cx, store_key, &new, old.as_ref(), timestamp)
     }
 }

@@ -10,7 +10,7 @@ use super::{NewValue, StepError, settle};
 use crate::edge::TablesBelow;
 use crate::error::DslError;
 use crate::record::Change;
-use crate::serdes::Codec;
+use crate::serdes::{Codec, Written};
 use crate::wiring::Wiring;
 
 /// The store that a table is kept in, by name, and its serdes.
@@ -54,17 +54,42 @@ impl<K: 'static, V: 'static> Kept<K, V> {
     }
 }
 
-impl<K, V> KeptTable<K, V> {
-    /// Writes a key as the store has it.
+/// A key and its bytes: those that it holds itself or those at the start of a buffer. Behind the
+/// latter the value is serialised.
+pub(super) struct StoreKey<'k, K> {
+    key: &'k K,
+    written: Written<'k>,
+    end: usize,
+    buffer: &'k mut Vec<u8>,
+}
+
+impl<K> StoreKey<'_, K> {
     #[inline]
-    pub(super) fn write_key(&self, key: &K, bytes: &mut Vec<u8>) -> Result<(), StepError> {
-        Ok(self.key.serialize(key, bytes)?)
+    fn bytes(&self) -> &[u8] {
+        self.written.or_in(self.buffer).unwrap_or_default()
+    }
+}
+
+impl<K: 'static, V: 'static> KeptTable<K, V> {
+    /// A key as the store has it; `buffer` is empty.
+    #[inline]
+    pub(super) fn key<'k>(
+        &self,
+        key: &'k K,
+        buffer: &'k mut Vec<u8>,
+    ) -> Result<StoreKey<'k, K>, StepError> {
+        let written = self.key.write(Some(key), buffer)?;
+        Ok(StoreKey { key, written, end: buffer.len(), buffer })
     }
 
     /// The value of a key with its time.
     #[inline]
-    pub(super) fn get(&self, cx: &mut Cx<'_>, key: &[u8]) -> Result<Option<(V, i64)>, StepError> {
-        let Some(stored) = cx.get(self.slot, key)? else { return Ok(None) };
+    pub(super) fn get(
+        &self,
+        cx: &mut Cx<'_>,
+        key: &StoreKey<'_, K>,
+    ) -> Result<Option<(V, i64)>, StepError> {
+        let Some(stored) = cx.get(self.slot, key.bytes())? else { return Ok(None) };
         let (timestamp, value) = split_timestamp(stored);
         Ok(Some((self.value.deserialize(Payload::new(value))?, timestamp)))
     }
@@ -75,24 +100,19 @@ impl<K, V> KeptTable<K, V> {
     pub(super) fn put(
         &self,
         cx: &mut Cx<'_>,
-        key: (&K, &[u8]),
+        key: StoreKey<'_, K>,
         new: &NewValue<'_, V>,
         old: Option<&V>,
         timestamp: i64,
     ) -> Result<(), StepError> {
-        let (key, key_bytes) = key;
         let new = new.as_ref();
-        let mut bytes = cx.take_buffer();
-        let written = new.map(|value| self.value.serialize(value, &mut bytes)).transpose();
-        let put = match written {
-            Ok(written) => {
-                let value = written.map(|()| bytes.as_slice());
-                cx.put(self.slot, key_bytes, value, timestamp).map_err(StepError::from)
-            }
-            Err(error) => Err(error.into()),
+        let StoreKey { key, written, end, buffer } = key;
+        let value = match new {
+            Some(value) => self.value.write(Some(value), buffer)?,
+            None => Written::Null,
         };
-        cx.give_buffer(bytes);
-        put?;
+        let (front, back) = buffer.split_at(end);
+        cx.put(self.slot, written.or_in(front).unwrap_or_default(), value.or_in(back), timestamp)?;
         if !cx.is_cached(self.slot) {
             self.below.forward(cx, key, Change { new, old }, timestamp)?;
         }

@@ -188,9 +188,9 @@ impl<K, V> ChangeSource<K, V> {
 }
 
 impl<K: 'static, V: 'static> SourceNode for ChangeSource<K, V> {
-    fn process(&self, cx: &mut Cx<'_>, record: RawRecord<'_>) -> Result<(), TaskError> {
+    fn process(&self, cx: &mut Cx<'_>, record: &RawRecord<'_>) -> Result<(), TaskError> {
         cx.enter(self.index);
-        match self.read(&record) {
+        match self.read(record) {
             Ok((key, new, old)) => {
                 let change = Change { new: new.as_ref(), old: old.as_ref() };
                 self.below.forward(cx, &key, change, record.timestamp)
@@ -258,36 +258,36 @@ where
         timestamp: i64,
     ) -> Result<(), TaskError> {
         cx.enter(self.index);
-        let mut key_bytes = cx.take_buffer();
-        let result = self.aggregate(cx, (key, &mut key_bytes), change, timestamp);
-        cx.give_buffer(key_bytes);
+        let mut buffer = cx.take_buffer();
+        let result = self.aggregate(cx, (key, &mut buffer), change, timestamp);
+        cx.give_buffer(buffer);
         settle(cx, self.index, result)
     }
 }
 
-impl<K, V, A, C> AggregateTable<K, V, A, C>
+impl<K: 'static, V, A: 'static, C> AggregateTable<K, V, A, C>
 where
     C: for<'a> Fn(&'a K, Change<'a, V>, Option<A>) -> Result<NewValue<'a, A>, UserError>,
 {
     fn aggregate(
         &self,
         cx: &mut Cx<'_>,
-        (key, key_bytes): (&K, &mut Vec<u8>),
+        (key, buffer): (&K, &mut Vec<u8>),
         change: Change<'_, V>,
         timestamp: i64,
     ) -> Result<(), StepError> {
-        self.table.write_key(key, key_bytes)?;
-        let (so_far, timestamp) = match self.table.get(cx, key_bytes)? {
+        let store_key = self.table.key(key, buffer)?;
+        let (so_far, timestamp) = match self.table.get(cx, &store_key)? {
             Some((so_far, earlier)) => (Some(so_far), timestamp.max(earlier)),
             None => (None, timestamp),
         };
         // The function takes the aggregate away; what nodes below need of it is read once more.
         let old = if self.table.sends_old && so_far.is_some() {
-            self.table.get(cx, key_bytes)?.map(|(so_far, _)| so_far)
+            self.table.get(cx, &store_key)?.map(|(so_far, _)| so_far)
         } else {
             None
         };
         let new = (self.compute)(key, change, so_far)?;
-        self.table.put(cx, (key, key_bytes), &new, old.as_ref(), timestamp)
+        self.table.put(cx, store_key, &new, old.as_ref(), timestamp)
     }
 }

@@ -10,7 +10,7 @@ use headwater_store::serde::SerdeError;
 use crate::edge::{Edge, Node};
 use crate::params::{Partitions, StreamPartitioner};
 use crate::record::Record;
-use crate::serdes::{AnySerde, Codec};
+use crate::serdes::Codec;
 use crate::wiring::WireInner;
 
 /// The making of a sink of one topic.
@@ -33,6 +33,9 @@ pub(crate) fn sink<K: 'static, V: 'static>(
     })
 }
 
+/// The bytes of a key and of a value; `None` is null.
+type KeyAndValue<'b> = (Option<&'b [u8]>, Option<&'b [u8]>);
+
 struct Sink<K, V> {
     index: NodeIndex,
     slot: SinkSlot,
@@ -43,28 +46,38 @@ struct Sink<K, V> {
     topic: Arc<str>,
 }
 
-impl<K, V> Node<K, V> for Sink<K, V> {
+impl<K: 'static, V: 'static> Node<K, V> for Sink<K, V> {
     fn process(&self, cx: &mut Cx<'_>, record: Record<'_, K, V>) -> Result<(), TaskError> {
         cx.enter(self.index);
-        let mut key = cx.take_buffer();
-        let mut value = cx.take_buffer();
-        let result = self.write(cx, record, &mut key, &mut value);
-        cx.give_buffer(value);
-        cx.give_buffer(key);
+        let mut buffer = cx.take_buffer();
+        let result = self.write(cx, record, &mut buffer);
+        cx.give_buffer(buffer);
         result
     }
 }
 
-impl<K, V> Sink<K, V> {
+impl<K: 'static, V: 'static> Sink<K, V> {
+    #[inline]
+    fn key_and_value<'b>(
+        &self,
+        record: Record<'b, K, V>,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<KeyAndValue<'b>, SerdeError> {
+        let key = self.key.write(record.key, buffer)?;
+        let key_end = buffer.len();
+        let value = self.value.write(record.value, buffer)?;
+        let (front, back) = buffer.split_at(key_end);
+        Ok((key.or_in(front), value.or_in(back)))
+    }
+
+    #[inline]
     fn write(
         &self,
         cx: &mut Cx<'_>,
         record: Record<'_, K, V>,
-        key: &mut Vec<u8>,
-        value: &mut Vec<u8>,
+        buffer: &mut Vec<u8>,
     ) -> Result<(), TaskError> {
-        let written = write(&*self.key, record.key, key)
-            .and_then(|key| Ok((key, write(&*self.value, record.value, value)?)));
+        let written = self.key_and_value(record, buffer);
         let (key, value) = match written {
             Ok(written) => written,
             Err(error) => {
@@ -92,18 +105,5 @@ impl<K, V> Sink<K, V> {
                 .iter()
                 .try_for_each(|&partition| send(cx, Partitioning::Exactly(partition))),
         }
-    }
-}
-
-/// The bytes of a key or value; null is no bytes unless the serde has a form for it.
-#[inline]
-pub(super) fn write<'b, T>(
-    serde: &dyn AnySerde<T>,
-    value: Option<&T>,
-    buffer: &'b mut Vec<u8>,
-) -> Result<Option<&'b [u8]>, SerdeError> {
-    match value {
-        Some(value) => serde.serialize(value, buffer).map(|()| Some(buffer.as_slice())),
-        None => Ok(serde.null_form(buffer).then_some(buffer.as_slice())),
     }
 }

@@ -7,12 +7,12 @@ use headwater_runtime::process::NegativeTimestamp;
 use headwater_runtime::{
     Cx, ExtractedTime, FailureKind, NodeIndex, RawRecord, SourceNode, TaskError, UserError,
 };
-use headwater_store::serde::{Payload, SerdeError};
+use headwater_store::serde::SerdeError;
 
 use crate::edge::Below;
 use crate::params::Extractor;
 use crate::record::Record;
-use crate::serdes::{AnySerde, Codec};
+use crate::serdes::Codec;
 use crate::wiring::WireSource;
 
 /// How a source reads its topics.
@@ -43,19 +43,17 @@ struct Source<K, V> {
     below: Below<K, V>,
 }
 
-impl<K, V> Source<K, V> {
+impl<K: 'static, V: 'static> Source<K, V> {
+    #[inline]
     fn read(&self, record: &RawRecord<'_>) -> Result<(Option<K>, Option<V>), SerdeError> {
-        Ok((
-            read(&*self.key, record.owner, record.key)?,
-            read(&*self.value, record.owner, record.value)?,
-        ))
+        Ok((self.key.read(record.owner, record.key)?, self.value.read(record.owner, record.value)?))
     }
 }
 
 impl<K: 'static, V: 'static> SourceNode for Source<K, V> {
-    fn process(&self, cx: &mut Cx<'_>, record: RawRecord<'_>) -> Result<(), TaskError> {
+    fn process(&self, cx: &mut Cx<'_>, record: &RawRecord<'_>) -> Result<(), TaskError> {
         cx.enter(self.index);
-        match self.read(&record) {
+        match self.read(record) {
             Ok((key, value)) => {
                 self.below.forward(cx, Record::new(key.as_ref(), value.as_ref(), record.timestamp))
             }
@@ -86,19 +84,5 @@ impl<K: 'static, V: 'static> SourceNode for Source<K, V> {
 impl<K, V> fmt::Debug for Source<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source").field("index", &self.index).finish_non_exhaustive()
-    }
-}
-
-#[inline]
-fn read<T>(
-    serde: &dyn AnySerde<T>,
-    owner: &bytes::Bytes,
-    bytes: Option<&[u8]>,
-) -> Result<Option<T>, SerdeError> {
-    match bytes {
-        Some(bytes) if !serde.is_null(bytes) => {
-            serde.deserialize(Payload::part_of(owner, bytes)).map(Some)
-        }
-        _ => Ok(None),
     }
 }

@@ -38,23 +38,23 @@ impl<K: 'static, V: 'static> Node<K, V> for TableSource<K, V> {
             let change = Change { new: record.value, old: None };
             return self.below.forward(cx, key, change, record.timestamp);
         };
-        let mut key_bytes = cx.take_buffer();
-        let result = keep(kept, cx, (key, &mut key_bytes), record);
-        cx.give_buffer(key_bytes);
+        let mut buffer = cx.take_buffer();
+        let result = keep(kept, cx, (key, &mut buffer), record);
+        cx.give_buffer(buffer);
         settle(cx, self.index, result)
     }
 }
 
-fn keep<K, V>(
+fn keep<K: 'static, V: 'static>(
     kept: &KeptTable<K, V>,
     cx: &mut Cx<'_>,
-    (key, key_bytes): (&K, &mut Vec<u8>),
+    (key, buffer): (&K, &mut Vec<u8>),
     record: Record<'_, K, V>,
 ) -> Result<(), StepError> {
-    kept.write_key(key, key_bytes)?;
-    let old = if kept.sends_old { kept.get(cx, key_bytes)? } else { None };
+    let store_key = kept.key(key, buffer)?;
+    let old = if kept.sends_old { kept.get(cx, &store_key)? } else { None };
     let new = record.value.map_or(NewValue::Made(None), NewValue::Given);
-    kept.put(cx, (key, key_bytes), &new, old.as_ref().map(|(value, _)| value), record.timestamp)
+    kept.put(cx, store_key, &new, old.as_ref().map(|(value, _)| value), record.timestamp)
 }
 
 /// A filter or map of a table.
@@ -116,21 +116,21 @@ where
         timestamp: i64,
     ) -> Result<(), TaskError> {
         cx.enter(self.index);
-        let mut key_bytes = cx.take_buffer();
-        let result = self.map(cx, (key, &mut key_bytes), change, timestamp);
-        cx.give_buffer(key_bytes);
+        let mut buffer = cx.take_buffer();
+        let result = self.map(cx, (key, &mut buffer), change, timestamp);
+        cx.give_buffer(buffer);
         settle(cx, self.index, result)
     }
 }
 
-impl<K, V, V2, F> Map<K, V, V2, F>
+impl<K: 'static, V, V2: 'static, F> Map<K, V, V2, F>
 where
     F: for<'a> Fn(&'a K, &'a V) -> Result<NewValue<'a, V2>, UserError>,
 {
     fn map(
         &self,
         cx: &mut Cx<'_>,
-        (key, key_bytes): (&K, &mut Vec<u8>),
+        (key, buffer): (&K, &mut Vec<u8>),
         change: Change<'_, V>,
         timestamp: i64,
     ) -> Result<(), StepError> {
@@ -144,13 +144,13 @@ where
             }
             return Ok(self.below.forward(cx, key, change, timestamp)?);
         };
-        kept.write_key(key, key_bytes)?;
+        let store_key = kept.key(key, buffer)?;
         let old =
-            if self.sends_old { kept.get(cx, key_bytes)?.map(|(value, _)| value) } else { None };
+            if self.sends_old { kept.get(cx, &store_key)?.map(|(value, _)| value) } else { None };
         if self.swallows(Change { new: new.as_ref(), old: old.as_ref() }) {
             return Ok(());
         }
-        kept.put(cx, (key, key_bytes), &new, old.as_ref(), timestamp)
+        kept.put(cx, store_key, &new, old.as_ref(), timestamp)
     }
 
     fn compute<'a>(&self, key: &'a K, value: Option<&'a V>) -> Result<NewValue<'a, V2>, UserError> {

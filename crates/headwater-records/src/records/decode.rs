@@ -11,83 +11,13 @@ const MIN_HEADER: usize = 2;
 pub(super) struct Decoded<'a> {
     pub(super) timestamp_delta: i64,
     pub(super) offset_delta: i32,
-    pub(super) key: Nullable<'a>,
-    pub(super) value: Nullable<'a>,
+    pub(super) key: Option<&'a [u8]>,
+    pub(super) value: Option<&'a [u8]>,
     pub(super) header_count: u32,
     /// The headers, their count not among them: the end of the record.
     pub(super) headers: &'a [u8],
     /// The byte after the record.
     pub(super) end: usize,
-}
-
-/// Bytes that may be null, and where in the records they begin.
-#[derive(Clone, Copy)]
-pub(super) struct Nullable<'a> {
-    pub(super) bytes: Option<&'a [u8]>,
-    start: usize,
-}
-
-/// A record taken apart, kept without borrowing the records.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
-    timestamp_delta: i64,
-    offset_delta: i32,
-    header_count: u32,
-    key: Span,
-    value: Span,
-    headers_length: u32,
-    end: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    start: u32,
-    length: Option<u32>,
-}
-
-const OWN_RECORDS: &str = "a cursor is used with its own records";
-
-impl Places {
-    pub(super) fn of(record: &Decoded<'_>) -> Self {
-        let span = |field: Nullable<'_>| Span {
-            start: place(field.start),
-            length: field.bytes.map(|bytes| place(bytes.len())),
-        };
-        Self {
-            timestamp_delta: record.timestamp_delta,
-            offset_delta: record.offset_delta,
-            header_count: record.header_count,
-            key: span(record.key),
-            value: span(record.value),
-            headers_length: place(record.headers.len()),
-            end: place(record.end),
-        }
-    }
-
-    pub(super) fn look_up(self, records: &[u8]) -> Decoded<'_> {
-        let bytes = |start: u32, length: u32| {
-            let start = start as usize;
-            records.get(start..start + length as usize).expect(OWN_RECORDS)
-        };
-        let field = |span: Span| Nullable {
-            bytes: span.length.map(|length| bytes(span.start, length)),
-            start: span.start as usize,
-        };
-        Decoded {
-            timestamp_delta: self.timestamp_delta,
-            offset_delta: self.offset_delta,
-            header_count: self.header_count,
-            key: field(self.key),
-            value: field(self.value),
-            headers: bytes(self.end - self.headers_length, self.headers_length),
-            end: self.end as usize,
-        }
-    }
-}
-
-/// Sizes and places in the records of a batch: those are below 2 GiB.
-fn place(byte: usize) -> u32 {
-    u32::try_from(byte).expect("the records of a batch are below 2 GiB")
 }
 
 /// What is wrong, and at which byte of the records.
@@ -116,6 +46,106 @@ impl From<Fault> for Wrong {
     #[inline]
     fn from(_: Fault) -> Self {
         Self
+    }
+}
+
+/// The record at `byte` of `records`, if it is of the kind that nearly all are: without headers, each
+/// number in at most two bytes, and nothing wrong with it. All others are for [`record`].
+#[inline]
+pub(super) fn usual(records: &[u8], byte: usize) -> Option<Decoded<'_>> {
+    const ATTRIBUTES: usize = 1;
+    let mut numbers = Numbers::at(records, byte)?;
+    let length = numbers.length()?.known()?;
+    let start = byte + numbers.taken;
+    let end = start + length;
+    let mut numbers = Numbers::at(records, start + ATTRIBUTES)?;
+    let timestamp_delta = numbers.signed()?;
+    let offset_delta = i32::try_from(numbers.signed()?).ok()?;
+    let key_length = numbers.length()?.known();
+    let key_start = start + ATTRIBUTES + numbers.taken;
+    let key_end = key_start + key_length.unwrap_or(0);
+    let mut numbers = Numbers::at(records, key_end)?;
+    let value_length = numbers.length()?.known();
+    let value_start = key_end + numbers.taken;
+    let value_end = value_start + value_length.unwrap_or(0);
+    // A header count of zero ends the record.
+    if value_end + 1 != end || *records.get(value_end)? != 0 {
+        return None;
+    }
+    let (key, value) = (records.get(key_start..key_end)?, records.get(value_start..value_end)?);
+    Some(Decoded {
+        timestamp_delta,
+        offset_delta,
+        key: key_length.map(|_| key),
+        value: value_length.map(|_| value),
+        header_count: 0,
+        headers: &[],
+        end,
+    })
+}
+
+/// Eight bytes ahead, to take short numbers from without looking at every byte's place.
+struct Numbers {
+    ahead: u64,
+    taken: usize,
+}
+
+impl Numbers {
+    /// Three numbers of two bytes fit.
+    #[inline]
+    fn at(records: &[u8], byte: usize) -> Option<Self> {
+        let ahead = records.get(byte..)?.first_chunk()?;
+        Some(Self { ahead: u64::from_le_bytes(*ahead), taken: 0 })
+    }
+
+    /// The next number in its zigzag form, if it has at most two bytes.
+    #[inline]
+    fn zigzag(&mut self) -> Option<u64> {
+        let ahead = self.ahead;
+        if ahead & 0x80 == 0 {
+            self.ahead >>= 8;
+            self.taken += 1;
+            Some(ahead & 0x7f)
+        } else if ahead & 0x8000 == 0 {
+            self.ahead >>= 16;
+            self.taken += 2;
+            Some(ahead & 0x7f | ahead >> 1 & 0x3f80)
+        } else {
+            None
+        }
+    }
+
+    #[inline]
+    fn signed(&mut self) -> Option<i64> {
+        let zigzag = self.zigzag()?;
+        Some((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
+    }
+
+    #[inline]
+    fn length(&mut self) -> Option<Length> {
+        const NULL: u64 = 1;
+        match self.zigzag()? {
+            NULL => Some(Length::Null),
+            zigzag if zigzag & 1 == 0 => Some(Length::Known(usize::try_from(zigzag >> 1).ok()?)),
+            _ => None,
+        }
+    }
+}
+
+/// A length as a batch has it: −1 is that of null.
+#[derive(Clone, Copy)]
+enum Length {
+    Null,
+    Known(usize),
+}
+
+impl Length {
+    #[inline]
+    fn known(self) -> Option<usize> {
+        match self {
+            Self::Null => None,
+            Self::Known(length) => Some(length),
+        }
     }
 }
 
@@ -203,16 +233,14 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    fn nullable<E: From<Fault>>(&mut self, field: &'static str) -> Result<Nullable<'a>, E> {
+    fn nullable<E: From<Fault>>(&mut self, field: &'static str) -> Result<Option<&'a [u8]>, E> {
         let byte = self.at;
         let length = self.i32(field)?;
-        let start = self.at;
-        let bytes = match usize::try_from(length) {
-            Ok(length) => Some(self.take(length, field)?),
-            Err(_) if length == -1 => None,
-            Err(_) => return Err(fault(byte, field, FaultKind::Value(i64::from(length)))),
-        };
-        Ok(Nullable { bytes, start })
+        match usize::try_from(length) {
+            Ok(length) => self.take(length, field).map(Some),
+            Err(_) if length == -1 => Ok(None),
+            Err(_) => Err(fault(byte, field, FaultKind::Value(i64::from(length)))),
+        }
     }
 
     #[inline]
@@ -240,7 +268,7 @@ impl<'a> Reader<'a> {
         let name = self.take(length, "header name")?;
         let name = std::str::from_utf8(name)
             .map_err(|_| fault(byte, "header name", FaultKind::HeaderName { offset_delta }))?;
-        let value = self.nullable("header value")?.bytes;
+        let value = self.nullable("header value")?;
         Ok(Header { name, value })
     }
 

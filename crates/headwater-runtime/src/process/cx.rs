@@ -36,7 +36,7 @@ pub(crate) struct Origin<'a> {
     pub(crate) partition: i32,
     pub(crate) offset: i64,
     pub(crate) timestamp: i64,
-    pub(crate) raw: Option<RawRecord<'a>>,
+    pub(crate) raw: Option<&'a RawRecord<'a>>,
 }
 
 impl Origin<'_> {
@@ -143,23 +143,15 @@ impl Cx<'_> {
         value: Option<&[u8]>,
         timestamp: i64,
     ) -> Result<(), TaskError> {
-        let origin = self.origin;
-        let task = &mut *self.task;
-        let store = &mut task.stores[slot.index()];
-        let before = store.overlay.cache_bytes();
-        let headers = &task.headers;
-        store.put(key, value, timestamp, || RecordContext {
-            topic_partition: origin.topic.map(|topic| (topic.clone(), origin.partition)),
-            offset: origin.offset,
-            timestamp,
-            headers: headers.clone(),
-        });
-        if store.cache.is_none() {
-            return self.log_change(slot, key, value, timestamp);
+        let store = &mut self.task.stores[slot.index()];
+        if store.cache.is_some() {
+            return self.put_cached(slot, key, value, timestamp);
         }
-        self.thread.cache_bytes += store.overlay.cache_bytes();
-        self.thread.cache_bytes -= before;
-        self.evict(slot)
+        store.put(key, value, timestamp, || unreachable!("without cache no context is kept"));
+        match store.log(&mut self.thread.outputs, key, value, timestamp) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.log_error(slot, error)),
+        }
     }
 
     /// Whether the store is cached: its changes are then handed on by its listener.
@@ -233,6 +225,29 @@ impl Cx<'_> {
         Ok(found.map(|()| self.thread.value.as_slice()))
     }
 
+    fn put_cached(
+        &mut self,
+        slot: StoreSlot,
+        key: &[u8],
+        value: Option<&[u8]>,
+        timestamp: i64,
+    ) -> Result<(), TaskError> {
+        let origin = self.origin;
+        let task = &mut *self.task;
+        let store = &mut task.stores[slot.index()];
+        let before = store.overlay.cache_bytes();
+        let headers = &task.headers;
+        store.put(key, value, timestamp, || RecordContext {
+            topic_partition: origin.topic.map(|topic| (topic.clone(), origin.partition)),
+            offset: origin.offset,
+            timestamp,
+            headers: headers.clone(),
+        });
+        self.thread.cache_bytes += store.overlay.cache_bytes();
+        self.thread.cache_bytes -= before;
+        self.evict(slot)
+    }
+
     fn log_change(
         &mut self,
         slot: StoreSlot,
@@ -241,13 +256,14 @@ impl Cx<'_> {
         timestamp: i64,
     ) -> Result<(), TaskError> {
         let store = &self.task.stores[slot.index()];
-        match store.log(&mut self.thread.outputs, key, value, timestamp) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                let topic = store.changelog.as_ref().map(|changelog| changelog.topic);
-                Err(self.append_error(topic, error))
-            }
-        }
+        let logged = store.log(&mut self.thread.outputs, key, value, timestamp);
+        logged.map_err(|error| self.log_error(slot, error))
+    }
+
+    #[cold]
+    fn log_error(&self, slot: StoreSlot, error: AppendError) -> TaskError {
+        let changelog = self.task.stores[slot.index()].changelog.as_ref();
+        self.append_error(changelog.map(|changelog| changelog.topic), error)
     }
 
     /// Pushes the oldest entries of a store out of the record cache while the thread has too many.
@@ -353,12 +369,27 @@ impl Cx<'_> {
         partitioning: Partitioning,
     ) -> Result<(), TaskError> {
         let topic = self.task.sinks[sink.index()];
-        let headers = borrow_headers(&self.task.headers);
-        let record = Record { timestamp, key, value, headers: &headers };
-        match self.thread.outputs.append(topic, partitioning, record) {
+        let record = Record { timestamp, key, value, headers: &[] };
+        let sent = if self.task.headers.is_empty() {
+            self.thread.outputs.append(topic, partitioning, record)
+        } else {
+            self.append_with_headers(topic, partitioning, record)
+        };
+        match sent {
             Ok(()) => Ok(()),
             Err(error) => Err(self.append_error(Some(topic), error)),
         }
+    }
+
+    #[inline(never)]
+    fn append_with_headers(
+        &mut self,
+        topic: TopicIndex,
+        partitioning: Partitioning,
+        record: Record<'_>,
+    ) -> Result<(), AppendError> {
+        let headers = borrow_headers(&self.task.headers);
+        self.thread.outputs.append(topic, partitioning, Record { headers: &headers, ..record })
     }
 
     /// A buffer for a serialiser, empty. Give it back with [`give_buffer`](Self::give_buffer), so

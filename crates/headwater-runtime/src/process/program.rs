@@ -43,7 +43,7 @@ pub trait SourceNode: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// What ends the task's work; failures of single records have been through the handler.
-    fn process(&self, cx: &mut Cx<'_>, record: RawRecord<'_>) -> Result<(), TaskError>;
+    fn process(&self, cx: &mut Cx<'_>, record: &RawRecord<'_>) -> Result<(), TaskError>;
 
     /// The time of a record. `record.timestamp` is the one in the batch; `partition_time` the
     /// highest so far of its partition, −1 when there was none. The default takes the record's own

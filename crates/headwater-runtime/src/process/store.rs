@@ -74,8 +74,6 @@ pub(crate) struct TaskStore {
     pub(crate) changelog: Option<StoreChangelog>,
     /// Set when the store is cached.
     pub(crate) cache: Option<StoreCache>,
-    /// A stored value under construction.
-    value: Vec<u8>,
 }
 
 /// Where a store's changes are logged.
@@ -102,7 +100,7 @@ impl TaskStore {
         overlay: Overlay<RecordContext>,
         storage: usize,
     ) -> Self {
-        Self { name, layout, overlay, storage, changelog: None, cache: None, value: Vec::new() }
+        Self { name, layout, overlay, storage, changelog: None, cache: None }
     }
 
     /// The stored value, with its timestamp in front if the layout has one.
@@ -122,10 +120,7 @@ impl TaskStore {
     ) {
         match (self.layout, value) {
             (ValueLayout::Timestamped, Some(value)) => {
-                self.value.clear();
-                self.value.extend_from_slice(&timestamp.to_be_bytes());
-                self.value.extend_from_slice(value);
-                self.overlay.put(key, Some(&self.value), context);
+                self.overlay.put_timestamped(key, value, timestamp, context);
             }
             (_, value) => self.overlay.put(key, value, context),
         }

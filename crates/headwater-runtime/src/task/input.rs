@@ -28,7 +28,7 @@ pub(crate) struct Input {
     pub(crate) node: NodeIndex,
     buffered: VecDeque<Buffered>,
     /// Timestamp of the next record, when it has been looked at.
-    pub(crate) head: Option<Head>,
+    pub(crate) head: Option<i64>,
     /// The next offset to process: what a commit commits.
     pub(crate) position: i64,
     /// Where the next fetch begins.
@@ -38,12 +38,6 @@ pub(crate) struct Input {
     pub(crate) partition_time: i64,
     /// Bytes of batches processed to the end, to be reported.
     consumed_bytes: usize,
-}
-
-/// The next record of an input, looked at but not taken.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Head {
-    pub(crate) timestamp: i64,
 }
 
 #[derive(Debug)]
@@ -133,7 +127,7 @@ impl Input {
             Some(end) if self.next_offset < end => Behind::Records,
             Some(_) => Behind::Nothing,
         };
-        InputFacts { head: self.head.map(|head| head.timestamp), behind }
+        InputFacts { head: self.head, behind }
     }
 
     /// Bytes released since the last call.

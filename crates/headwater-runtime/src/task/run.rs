@@ -3,14 +3,15 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use headwater_broker::TopicPartition;
 use headwater_records::{BatchRecords, Cursor, RecordRef};
 
 use crate::process::{
     Cx, DropReason, DuePunctuation, ExtractedTime, FailureKind, Origin, ProcessorSlot,
-    PunctuationType, RawRecord, StoreSlot, TaskError, UserPanic,
+    PunctuationType, RawRecord, StoreSlot, TaskError, UserError, UserPanic,
 };
 use crate::task::choice::{Choice, InputFacts, MaxTaskIdle, choose};
-use crate::task::input::{Head, Input};
+use crate::task::input::Input;
 use crate::task::{Task, TaskCore};
 use crate::worker::ThreadCore;
 
@@ -114,68 +115,20 @@ impl Task {
 
     /// Finds the timestamps of the next records.
     fn look_at_heads(&mut self, thread: &mut ThreadCore) -> Result<(), TaskError> {
-        for index in 0..self.inputs.len() {
-            while self.inputs[index].head.is_none()
-                && let Some((records, mut cursor)) = self.inputs[index].take_batch()
+        for input in &mut self.inputs {
+            while input.head.is_none()
+                && let Some((records, mut cursor)) = input.take_batch()
             {
-                let found = self.next_head(thread, index, &records, &mut cursor)?;
-                let input = &mut self.inputs[index];
+                let mut reader = Reader { core: &mut self.core, thread, input };
+                reader.look_at_head(&records, &mut cursor)?;
                 input.keep_cursor(cursor);
-                input.head = found;
-                if found.is_none() {
+                if input.head.is_none() {
                     input.finish_batch();
                     self.core.commit_needed = true;
                 }
             }
         }
         Ok(())
-    }
-
-    /// The time of the next record of a batch that has a valid one.
-    fn next_head(
-        &mut self,
-        thread: &mut ThreadCore,
-        index: usize,
-        records: &BatchRecords,
-        cursor: &mut Cursor,
-    ) -> Result<Option<Head>, TaskError> {
-        while let Some(record) = cursor.peek(records) {
-            let record = record.map_err(|source| self.damaged(index, source))?;
-            if record.offset >= self.inputs[index].position
-                && let Some(timestamp) = self.time_of(thread, index, &record, records)?
-            {
-                return Ok(Some(Head { timestamp }));
-            }
-            let input = &mut self.inputs[index];
-            input.position = input.position.max(record.offset + 1);
-            drop(cursor.next(records));
-        }
-        Ok(None)
-    }
-
-    /// A record's time; `None` when it is dropped for want of one.
-    fn time_of(
-        &mut self,
-        thread: &mut ThreadCore,
-        index: usize,
-        record: &RecordRef<'_>,
-        records: &BatchRecords,
-    ) -> Result<Option<i64>, TaskError> {
-        let input = &self.inputs[index];
-        let raw = raw(record, record.timestamp, records);
-        let extracted = input.source.extract_time(&raw, input.partition_time);
-        if let Ok(ExtractedTime::At(timestamp)) = extracted
-            && timestamp >= 0
-        {
-            return Ok(Some(timestamp));
-        }
-        load_headers(&mut self.core, record);
-        let mut cx = Cx { task: &mut self.core, thread, origin: origin(input, record, raw) };
-        match extracted {
-            Ok(_) => cx.dropped(input.node, DropReason::InvalidTimestamp),
-            Err(error) => cx.failed(input.node, FailureKind::Deserialization, error)?,
-        }
-        Ok(None)
     }
 
     /// Processes records of one input until another one is due, the batch ends, or enough is done.
@@ -191,8 +144,10 @@ impl Task {
         self.core.commit_needed = true;
         let mut done = 0;
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let batch = Batch { records: &records, index, bound, max_records };
-            self.run_batch(thread, &batch, &mut cursor, &mut done)
+            let input = &mut self.inputs[index];
+            let mut reader = Reader { core: &mut self.core, thread: &mut *thread, input };
+            let last = bound.map_or(i64::MAX, |bound| last_before(bound, index));
+            reader.run(&records, &mut cursor, last, max_records, &mut done)
         }));
         let result = match outcome {
             Ok(result) => result,
@@ -200,59 +155,6 @@ impl Task {
         };
         self.inputs[index].keep_cursor(cursor);
         result.map(|()| done)
-    }
-
-    fn run_batch(
-        &mut self,
-        thread: &mut ThreadCore,
-        batch: &Batch<'_>,
-        cursor: &mut Cursor,
-        done: &mut usize,
-    ) -> Result<(), TaskError> {
-        let index = batch.index;
-        while let Some(head) = self.inputs[index].head {
-            if *done >= batch.max_records
-                || batch.bound.is_some_and(|bound| (head.timestamp, index) > bound)
-            {
-                return Ok(());
-            }
-            let Some(record) = cursor.next(batch.records) else { return Ok(()) };
-            let record = record.map_err(|source| self.damaged(index, source))?;
-            self.inputs[index].head = None;
-            self.process(thread, index, &record, head.timestamp, batch.records)?;
-            *done += 1;
-            self.inputs[index].head = self.next_head(thread, index, batch.records, cursor)?;
-            if self.core.stream_time >= self.core.punctuations.next_stream_time()
-                || self.core.commit_requested
-                || thread.is_output_full()
-            {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes one record through the task.
-    #[inline]
-    fn process(
-        &mut self,
-        thread: &mut ThreadCore,
-        index: usize,
-        record: &RecordRef<'_>,
-        timestamp: i64,
-        records: &BatchRecords,
-    ) -> Result<(), TaskError> {
-        let input = &mut self.inputs[index];
-        let core = &mut self.core;
-        core.watch.begin_record(record.offset);
-        core.stream_time = core.stream_time.max(timestamp);
-        input.partition_time = input.partition_time.max(timestamp);
-        load_headers(core, record);
-        let raw = raw(record, timestamp, records);
-        let mut cx = Cx { task: core, thread, origin: origin(input, record, raw) };
-        input.source.process(&mut cx, raw)?;
-        input.position = record.offset + 1;
-        Ok(())
     }
 
     /// User code panicked in the middle of a record: the handler decides, and the record is left
@@ -301,23 +203,154 @@ impl Task {
         }
         Ok(())
     }
+}
+
+/// The last timestamp that input `index` may process before the head `bound` of another input is due;
+/// of equal timestamps that of the lower index comes first.
+fn last_before(bound: (i64, usize), index: usize) -> i64 {
+    let (timestamp, other) = bound;
+    if index < other { timestamp } else { timestamp.saturating_sub(1) }
+}
+
+/// Takes the records of one input through its task.
+struct Reader<'a> {
+    core: &'a mut TaskCore,
+    thread: &'a mut ThreadCore,
+    input: &'a mut Input,
+}
+
+impl Reader<'_> {
+    /// Finds the input's head, the next record that has a valid time.
+    fn look_at_head(
+        &mut self,
+        records: &BatchRecords,
+        cursor: &mut Cursor,
+    ) -> Result<(), TaskError> {
+        self.run(records, cursor, i64::MAX, 0, &mut 0)
+    }
+
+    /// Processes records from the head of the input on, up to the timestamp `last`, and finds the next
+    /// head. `cursor` stays before that one, and behind a record that panics.
+    fn run(
+        &mut self,
+        records: &BatchRecords,
+        cursor: &mut Cursor,
+        last: i64,
+        max_records: usize,
+        done: &mut usize,
+    ) -> Result<(), TaskError> {
+        // The time of a head was found together with it; no extractor is asked twice.
+        let mut known = self.input.head;
+        loop {
+            let mut behind = cursor.clone();
+            let Some(record) = behind.next(records) else {
+                self.input.head = None;
+                return Ok(());
+            };
+            let record = record.map_err(|source| self.damaged(source))?;
+            let found = match known.take() {
+                Some(timestamp) => Some(timestamp),
+                None => self.time_of(&record, records)?,
+            };
+            let Some(timestamp) = found else {
+                self.input.position = self.input.position.max(record.offset + 1);
+                *cursor = behind;
+                continue;
+            };
+            if *done >= max_records || timestamp > last || (*done > 0 && self.is_interrupted()) {
+                self.input.head = Some(timestamp);
+                return Ok(());
+            }
+            self.input.head = None;
+            *cursor = behind;
+            self.process(&record, timestamp, records)?;
+            *done += 1;
+        }
+    }
+
+    /// Whether something else comes before the next record.
+    #[inline]
+    fn is_interrupted(&self) -> bool {
+        self.core.stream_time >= self.core.punctuations.next_stream_time()
+            || self.core.commit_requested
+            || self.thread.is_output_full()
+    }
+
+    /// A record's time; `None` when it was processed before, or is dropped for want of a time.
+    #[inline]
+    fn time_of(
+        &mut self,
+        record: &RecordRef<'_>,
+        records: &BatchRecords,
+    ) -> Result<Option<i64>, TaskError> {
+        if record.offset < self.input.position {
+            return Ok(None);
+        }
+        let raw = raw(record, record.timestamp, records);
+        let extracted = self.input.source.extract_time(&raw, self.input.partition_time);
+        match extracted {
+            Ok(ExtractedTime::At(timestamp)) if timestamp >= 0 => Ok(Some(timestamp)),
+            extracted => self.without_time(record, &raw, extracted).map(|()| None),
+        }
+    }
+
+    /// A record has no valid time: it is dropped, or the handler decides.
+    #[cold]
+    fn without_time(
+        &mut self,
+        record: &RecordRef<'_>,
+        raw: &RawRecord<'_>,
+        extracted: Result<ExtractedTime, UserError>,
+    ) -> Result<(), TaskError> {
+        load_headers(self.core, record);
+        let node = self.input.node;
+        let mut cx = self.cx(raw);
+        match extracted {
+            Ok(_) => {
+                cx.dropped(node, DropReason::InvalidTimestamp);
+                Ok(())
+            }
+            Err(error) => cx.failed(node, FailureKind::Deserialization, error),
+        }
+    }
+
+    /// Takes one record through the task.
+    #[inline]
+    fn process(
+        &mut self,
+        record: &RecordRef<'_>,
+        timestamp: i64,
+        records: &BatchRecords,
+    ) -> Result<(), TaskError> {
+        self.core.watch.begin_record(record.offset);
+        self.core.stream_time = self.core.stream_time.max(timestamp);
+        self.input.partition_time = self.input.partition_time.max(timestamp);
+        load_headers(self.core, record);
+        let raw = raw(record, timestamp, records);
+        let source = &*self.input.source;
+        let mut cx = Cx {
+            task: &mut *self.core,
+            thread: &mut *self.thread,
+            origin: origin(&self.input.topic_partition, &raw),
+        };
+        source.process(&mut cx, &raw)?;
+        self.input.position = record.offset + 1;
+        Ok(())
+    }
+
+    fn cx<'a>(&'a mut self, raw: &'a RawRecord<'a>) -> Cx<'a> {
+        let origin = origin(&self.input.topic_partition, raw);
+        Cx { task: &mut *self.core, thread: &mut *self.thread, origin }
+    }
 
     #[cold]
-    fn damaged(&self, index: usize, source: headwater_records::RecordsError) -> TaskError {
+    fn damaged(&self, source: headwater_records::RecordsError) -> TaskError {
         TaskError::DamagedBatch {
             task: self.core.id,
-            topic_partition: self.inputs[index].topic_partition.clone(),
+            topic_partition: self.input.topic_partition.clone(),
             source,
         }
     }
-}
-
-/// A batch being read by [`Task::run_batch`].
-struct Batch<'a> {
-    records: &'a BatchRecords,
-    index: usize,
-    bound: Bound,
-    max_records: usize,
 }
 
 /// Runs user code outside of a record; a panic goes to the handler like any other failure.
@@ -349,11 +382,11 @@ fn raw<'a>(record: &RecordRef<'a>, timestamp: i64, records: &'a BatchRecords) ->
 }
 
 #[inline]
-fn origin<'a>(input: &'a Input, record: &RecordRef<'_>, raw: RawRecord<'a>) -> Origin<'a> {
+fn origin<'a>(topic_partition: &'a TopicPartition, raw: &'a RawRecord<'a>) -> Origin<'a> {
     Origin {
-        topic: Some(&input.topic_partition.topic),
-        partition: input.topic_partition.partition,
-        offset: record.offset,
+        topic: Some(&topic_partition.topic),
+        partition: topic_partition.partition,
+        offset: raw.offset,
         timestamp: raw.timestamp,
         raw: Some(raw),
     }
@@ -361,8 +394,10 @@ fn origin<'a>(input: &'a Input, record: &RecordRef<'_>, raw: RawRecord<'a>) -> O
 
 #[inline]
 fn load_headers(core: &mut TaskCore, record: &RecordRef<'_>) {
-    core.headers.clear();
-    for header in record.headers {
-        core.headers.add(header.name, header.value);
+    if !core.headers.is_empty() {
+        core.headers.clear();
+    }
+    if !record.headers.is_empty() {
+        record.headers.iter().for_each(|header| core.headers.add(header.name, header.value));
     }
 }

@@ -122,24 +122,31 @@ impl Outputs {
             (Partitioning::Default, Some(key)) => partition_for_key(key, topic.count()),
             (Partitioning::Default, None) => topic.keyless,
         };
-        let partitions = topic.count();
         let Some(output) =
             usize::try_from(partition).ok().and_then(|index| topic.partitions.get_mut(index))
         else {
-            return Err(AppendError::NoSuchPartition { partition, partitions });
+            return Err(AppendError::NoSuchPartition { partition, partitions: topic.count() });
         };
-        if output.builder.is_empty() {
+        output.builder.append(record).map_err(AppendError::Records)?;
+        if output.builder.count() == 1 {
             self.started.push((topic_index, partition));
         }
-        output.builder.append(record).map_err(AppendError::Records)?;
         if output.builder.size_bytes() >= self.limits.batch_bytes {
-            self.ready.push(output.finish());
-            self.started.retain(|started| *started != (topic_index, partition));
-            if partition == topic.keyless {
-                topic.keyless = (topic.keyless + 1) % partitions;
-            }
+            self.complete(topic_index, partition);
         }
         Ok(())
+    }
+
+    /// Completes the batch of one partition.
+    #[inline(never)]
+    fn complete(&mut self, topic_index: TopicIndex, partition: i32) {
+        let topic = &mut self.topics[topic_index.0 as usize];
+        let index = usize::try_from(partition).expect("a started partition exists");
+        self.ready.push(topic.partitions[index].finish());
+        self.started.retain(|started| *started != (topic_index, partition));
+        if partition == topic.keyless {
+            topic.keyless = (topic.keyless + 1) % topic.count();
+        }
     }
 
     /// Completes every batch that has records.

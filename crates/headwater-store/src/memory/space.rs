@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crate::table::{KeyTable, Slot};
+use crate::table::{KeyTable, Slot, Value};
 use crate::{Chunk, Direction, KeyRange};
 
 /// An update of an existing key, the common case, touches the hash table only.
@@ -25,13 +25,13 @@ impl Space {
 
     pub(super) fn write(&mut self, key: &[u8], value: Option<&[u8]>) {
         let hash = self.table.hash(key);
-        match (self.table.find(hash, key), value) {
-            (Some(slot), Some(_)) => self.table.get_mut(slot).set_value(value),
+        match (self.table.find(hash, key), value.map(Value::plain)) {
+            (Some(slot), value @ Some(_)) => self.table.get_mut(slot).set_value(value),
             (Some(slot), None) => {
                 self.table.remove(slot);
                 self.order.remove(key);
             }
-            (None, Some(_)) => {
+            (None, value @ Some(_)) => {
                 let slot = self.table.insert(hash, key, value, ());
                 self.order.insert(key.into(), slot);
             }

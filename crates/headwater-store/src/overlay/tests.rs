@@ -394,3 +394,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_timestamped_write_is_a_write_of_timestamp_and_value() {
+    let mut fixture = Fixture::new(Caching::Off, 0);
+    // Longer and shorter values, in the entry and out of it, for a new key and for a known one.
+    for (key, value) in
+        [("a", "1"), ("a", "22"), ("a", "3"), ("b", &"4".repeat(100)), ("b", &"5".repeat(100))]
+    {
+        let (key, value) = (key.as_bytes(), value.as_bytes());
+        let mut stored = Vec::new();
+        crate::push_timestamped(-7, value, &mut stored);
+        fixture.overlay.put_timestamped(key, value, -7, Context::default);
+        assert_eq!(fixture.overlay.get(key).expect("memory reads"), Some(&stored[..]));
+        let written = fixture.overlay.uncommitted_bytes();
+        fixture.overlay.put(key, Some(&stored), Context::default);
+        assert_eq!(fixture.overlay.get(key).expect("memory reads"), Some(&stored[..]));
+        assert_eq!(fixture.overlay.uncommitted_bytes(), written);
+    }
+}

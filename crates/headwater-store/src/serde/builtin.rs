@@ -49,12 +49,20 @@ impl Serializer<String> for Utf8 {
         out.extend_from_slice(value.as_bytes());
         Ok(())
     }
+
+    fn bytes_of<'v>(&self, value: &'v String) -> Option<&'v [u8]> {
+        Some(value.as_bytes())
+    }
 }
 
 impl Serializer<str> for Utf8 {
     fn serialize(&self, value: &str, out: &mut Vec<u8>) -> Result<(), SerdeError> {
         out.extend_from_slice(value.as_bytes());
         Ok(())
+    }
+
+    fn bytes_of<'v>(&self, value: &'v str) -> Option<&'v [u8]> {
+        Some(value.as_bytes())
     }
 }
 
@@ -89,12 +97,20 @@ impl Serializer<Bytes> for RawBytes {
         out.extend_from_slice(value);
         Ok(())
     }
+
+    fn bytes_of<'v>(&self, value: &'v Bytes) -> Option<&'v [u8]> {
+        Some(value)
+    }
 }
 
 impl Serializer<[u8]> for RawBytes {
     fn serialize(&self, value: &[u8], out: &mut Vec<u8>) -> Result<(), SerdeError> {
         out.extend_from_slice(value);
         Ok(())
+    }
+
+    fn bytes_of<'v>(&self, value: &'v [u8]) -> Option<&'v [u8]> {
+        Some(value)
     }
 }
 

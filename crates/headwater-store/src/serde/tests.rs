@@ -25,6 +25,7 @@ fn check<T: Debug>(serde: &impl Serde<T>, value: &T, bytes: &[u8]) {
     let mut written = Vec::new();
     serde.serialize(value, &mut written).expect("the value has bytes");
     assert_eq!(written, bytes, "{value:?}");
+    assert!(serde.bytes_of(value).is_none_or(|lent| lent == bytes), "{value:?}");
     let read = serde.deserialize(Payload::new(bytes)).expect("the bytes are a value");
     // By text, because NaN is not equal to itself.
     assert_eq!(format!("{read:?}"), format!("{value:?}"));
@@ -112,6 +113,17 @@ fn bytes_and_text_are_slices_of_the_record_they_came_in() {
     assert_ne!(text.detached().as_bytes().as_ptr(), record[8..].as_ptr());
     let bytes: Bytes = RawBytes.deserialize(payload).expect("any bytes");
     assert_eq!(bytes.as_ptr(), record[8..].as_ptr());
+}
+
+#[test]
+fn text_and_bytes_are_not_copied_to_be_written() {
+    assert_eq!(Utf8.bytes_of("text"), Some(&b"text"[..]));
+    assert_eq!(Utf8.bytes_of(&"text".to_owned()), Some(&b"text"[..]));
+    assert_eq!(Utf8Text.bytes_of("text"), Some(&b"text"[..]));
+    assert_eq!(Utf8Text.bytes_of(&Text::from("text")), Some(&b"text"[..]));
+    assert_eq!(RawBytes.bytes_of(&Bytes::from_static(b"\0")), Some(&b"\0"[..]));
+    assert_eq!(RawBytes.bytes_of(&b"\0"[..]), Some(&b"\0"[..]));
+    assert_eq!(Long.bytes_of(&1), None);
 }
 
 /// A serde with a form for null, as some formats have.

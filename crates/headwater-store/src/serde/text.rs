@@ -115,12 +115,20 @@ impl Serializer<Text> for Utf8Text {
         out.extend_from_slice(value.as_bytes());
         Ok(())
     }
+
+    fn bytes_of<'v>(&self, value: &'v Text) -> Option<&'v [u8]> {
+        Some(value.as_bytes())
+    }
 }
 
 impl Serializer<str> for Utf8Text {
     fn serialize(&self, value: &str, out: &mut Vec<u8>) -> Result<(), SerdeError> {
         out.extend_from_slice(value.as_bytes());
         Ok(())
+    }
+
+    fn bytes_of<'v>(&self, value: &'v str) -> Option<&'v [u8]> {
+        Some(value.as_bytes())
     }
 }
 

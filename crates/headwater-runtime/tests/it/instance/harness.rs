@@ -104,7 +104,7 @@ fn source(topic: &str, source: Arc<dyn SourceNode>) -> SourceProgram {
 struct Split;
 
 impl SourceNode for Split {
-    fn process(&self, cx: &mut Cx<'_>, record: RawRecord<'_>) -> Result<(), TaskError> {
+    fn process(&self, cx: &mut Cx<'_>, record: &RawRecord<'_>) -> Result<(), TaskError> {
         let line = record.value.unwrap_or_default();
         for word in line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()) {
             cx.send(SinkSlot(0), Some(word), Some(b""), record.timestamp, Partitioning::Default)?;
@@ -119,7 +119,7 @@ struct Count {
 }
 
 impl SourceNode for Count {
-    fn process(&self, cx: &mut Cx<'_>, record: RawRecord<'_>) -> Result<(), TaskError> {
+    fn process(&self, cx: &mut Cx<'_>, record: &RawRecord<'_>) -> Result<(), TaskError> {
         let word = record.key.expect("words have keys");
         cx.enter(NodeIndex(1));
         if let Some(OnWord(on_word)) = &self.on_word

@@ -23,7 +23,7 @@ pub(super) const TASK: TaskId = TaskId::new(0, 0);
 struct CountSource;
 
 impl SourceNode for CountSource {
-    fn process(&self, cx: &mut Cx<'_>, record: RawRecord<'_>) -> Result<(), TaskError> {
+    fn process(&self, cx: &mut Cx<'_>, record: &RawRecord<'_>) -> Result<(), TaskError> {
         let node = NodeIndex(1);
         cx.enter(node);
         let Some(key) = record.key else {

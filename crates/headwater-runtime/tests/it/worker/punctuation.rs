@@ -49,7 +49,7 @@ impl ProcessorSupplier for TickerSupplier {
 struct TickerSource;
 
 impl SourceNode for TickerSource {
-    fn process(&self, cx: &mut Cx<'_>, record: RawRecord<'_>) -> Result<(), TaskError> {
+    fn process(&self, cx: &mut Cx<'_>, record: &RawRecord<'_>) -> Result<(), TaskError> {
         cx.with_processor::<Ticker>(ProcessorSlot(0), |_, cx| send(cx, "record", record.timestamp))
     }
 }

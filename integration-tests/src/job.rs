@@ -68,7 +68,9 @@ impl Job {
             .state_dir(options.data_dir.join("state"))
             .num_stream_threads(options.threads)
             .commit_interval_ms(options.commit_interval_ms)
-            .statestore_cache_max_bytes(options.cache_bytes);
+            .statestore_cache_max_bytes(options.cache_bytes)
+            // The trial looks at every record afterwards.
+            .repartition_purge_interval_ms(86_400_000);
         let instance = Headwater::builder(Self::topology()?)
             .config(config)
             .broker(Arc::new(broker.clone()))

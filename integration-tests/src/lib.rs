@@ -1,6 +1,7 @@
 //! Harness of the integration tests: a word count in a process of its own, which can be killed, the
 //! independent count it is held against, and one whole task without threads, time or a broker.
 
+mod audit;
 mod child;
 mod expected;
 mod job;
@@ -8,6 +9,7 @@ mod one_task;
 mod text;
 mod trial;
 
+pub use audit::Again;
 pub use child::{Child, ChildReport, RestoreReport};
 pub use expected::{Expected, Verdict};
 pub use job::{Job, JobOptions};
@@ -34,6 +36,8 @@ mod documents {
     mod kafka {}
     #[doc = include_str!("../../docs/book/src/backends.md")]
     mod backends {}
+    #[doc = include_str!("../../docs/book/src/queries.md")]
+    mod queries {}
     #[doc = include_str!("../../docs/book/src/assignors.md")]
     mod assignors {}
 }

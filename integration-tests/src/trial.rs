@@ -10,6 +10,7 @@ use headwater::broker::simple::{self, TopicWriter};
 use headwater::broker::{BrokerError, OffsetSpec};
 use headwater::embedded::Embedded;
 
+use crate::audit::{Again, JobTopics, Marks, audit};
 use crate::job::{APPLICATION, CHANGELOG, COUNTS, LINES, PARTITIONS, REPARTITION};
 use crate::{Child, ChildReport, Expected, Job, JobOptions, RestoreReport, Verdict};
 
@@ -38,6 +39,9 @@ pub struct TrialReport {
     /// Upper bound of the excess: words written again because their lines were not committed, and
     /// words counted again because they were not.
     pub uncommitted: i64,
+    /// The excess as it follows from each record and what was committed at each kill; `None` with a
+    /// record cache, which hides counts.
+    pub again: Option<Again>,
     /// Kills that hit the job before it had ended.
     pub kills: usize,
     /// The restores of each start after the first.
@@ -51,6 +55,8 @@ pub struct TrialReport {
 pub struct Trial {
     options: TrialOptions,
     expected: Expected,
+    /// The number of the next line, which is its timestamp.
+    next_line: i64,
 }
 
 impl Trial {
@@ -63,7 +69,7 @@ impl Trial {
         for topic in [LINES, COUNTS] {
             simple::create_topic(&broker, topic, PARTITIONS).await?;
         }
-        let trial = Self { options, expected: Expected::default() };
+        let trial = Self { options, expected: Expected::default(), next_line: 0 };
         trial.more(&broker, lines).await
     }
 
@@ -78,8 +84,9 @@ impl Trial {
 
     async fn more(mut self, broker: &Embedded, lines: &[String]) -> anyhow::Result<Self> {
         let mut writer = TopicWriter::new(broker, LINES).await?;
-        for (line, timestamp) in lines.iter().zip(0..) {
-            writer.add(timestamp, None, Some(line.as_bytes()))?;
+        for line in lines {
+            writer.add(self.next_line, None, Some(line.as_bytes()))?;
+            self.next_line += 1;
         }
         writer.flush().await?;
         for (word, count) in Expected::of(lines.iter().map(String::as_str)).counts {
@@ -95,24 +102,33 @@ impl Trial {
     pub async fn run(&self) -> anyhow::Result<TrialReport> {
         let mut random = XorShift(self.options.seed | 1);
         let (mut uncommitted, mut kills, mut restores) = (0, 0, Vec::new());
+        let mut marks = vec![self.marks().await?];
         for _ in 0..self.options.kills {
             let life = self.options.longest_life.mul_f64(random.fraction());
             let Some(report) = self.live_for(life).await? else { break };
             kills += 1;
             uncommitted += self.uncommitted().await?;
+            marks.push(self.marks().await?);
             restores.push(report.restores);
         }
         let last = tokio::task::block_in_place(|| self.start()?.wait())?;
         ensure!(last.closed, "the job ended without closing");
         restores.push(last.restores);
+        marks.push(self.marks().await?);
         let broker = Job::open_broker(&self.options.job.data_dir)?;
         let found = counts(&broker).await?;
         uncommitted += self.repeated(&broker).await?;
+        let again = if self.options.job.cache_bytes == 0 {
+            Some(audit(&broker, &job_topics(), &marks).await?)
+        } else {
+            None
+        };
         let changelog = simple::partitions(&broker, CHANGELOG).await?;
         Ok(TrialReport {
             expected_total: self.expected.total(),
             verdict: self.expected.judge(&found),
             uncommitted,
+            again,
             kills,
             restores,
             changelog_ends: simple::offsets(&broker, &changelog, OffsetSpec::Latest).await?,
@@ -134,6 +150,12 @@ impl Trial {
         child.kill().map(Some)
     }
 
+    /// How far the job has come.
+    async fn marks(&self) -> anyhow::Result<Marks> {
+        let broker = Job::open_broker(&self.options.job.data_dir)?;
+        Marks::take(&broker, &job_topics()).await
+    }
+
     /// Records of the repartition topic that may be counted again: those behind the committed
     /// offsets.
     async fn uncommitted(&self) -> anyhow::Result<i64> {
@@ -150,6 +172,15 @@ impl Trial {
         let repartition = simple::partitions(broker, REPARTITION).await?;
         let ends = simple::offsets(broker, &repartition, OffsetSpec::Latest).await?;
         Ok(ends.iter().sum::<i64>() - self.expected.total())
+    }
+}
+
+fn job_topics() -> JobTopics {
+    JobTopics {
+        application: APPLICATION.to_owned(),
+        lines: LINES.to_owned(),
+        repartition: REPARTITION.to_owned(),
+        changelog: CHANGELOG.to_owned(),
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use clap::{Args, Parser, Subcommand};
-use integration_tests::{Job, JobOptions, Trial, TrialOptions, TrialReport, real_lines};
+use integration_tests::{Again, Job, JobOptions, Trial, TrialOptions, TrialReport, real_lines};
 
 #[derive(Parser)]
 struct Arguments {
@@ -114,6 +114,16 @@ async fn try_it(arguments: &TryArguments) -> anyhow::Result<()> {
         report.verdict.excess,
         report.uncommitted
     );
+    if let Some(Again { written, counted }) = report.again {
+        ensure!(
+            report.verdict.excess == written + counted,
+            "{} were counted twice, but {written} written and {counted} counted again",
+            report.verdict.excess
+        );
+        say(&format!(
+            "each record is accounted for: {written} words written again, {counted} counted again"
+        ));
+    }
     Ok(())
 }
 

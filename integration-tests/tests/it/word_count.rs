@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use integration_tests::{JobOptions, Trial, TrialOptions, shipped_lines};
+use integration_tests::{Again, JobOptions, Trial, TrialOptions, shipped_lines};
 
 fn options(data_dir: &Path, kills: usize, cache_bytes: u64) -> TrialOptions {
     TrialOptions {
@@ -42,6 +42,8 @@ async fn kill_9_loses_nothing() {
     let report = trial.run().await.unwrap();
     assert_eq!(report.verdict.lost, [], "{report:?}");
     assert!(report.verdict.invented.is_empty(), "{report:?}");
+    let Again { written, counted } = report.again.unwrap();
+    assert_eq!(report.verdict.excess, written + counted, "{report:?}");
     assert!(report.verdict.excess <= report.uncommitted, "{report:?}");
 }
 

@@ -103,12 +103,32 @@ impl Client {
         limit: Duration,
         build: impl FnOnce(i16) -> Result<R, BrokerError>,
     ) -> Result<Answer<R::Response>, Failure> {
+        let client_id = &self.cluster.client_id;
+        self.send_once::<R>(newest, to, limit, |version| {
+            let request = build(version)?;
+            Frame::encode(&request, version, client_id)
+                .map_err(|cause| unspeakable::<R>(version, &cause))
+        })
+        .await
+    }
+
+    /// As [`Client::call_once_up_to`], with a request that is bytes already.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) async fn send_once<R: Request>(
+        &self,
+        newest: i16,
+        to: Destination<'_>,
+        limit: Duration,
+        frame: impl FnOnce(i16) -> Result<Frame, BrokerError>,
+    ) -> Result<Answer<R::Response>, Failure> {
         let sent = async {
             let peer = match self.cluster.node(to).await? {
                 Some(node) => self.cluster.peer(node, &self.connections).await?,
                 None => self.cluster.any_peer().await?,
             };
-            exchange(&peer, newest, &self.cluster.client_id, limit, build).await
+            exchange_frame::<R>(&peer, newest, limit, frame).await
         };
         let result = sent.await;
         if let Err(failure) = &result {
@@ -204,17 +224,37 @@ pub(crate) async fn exchange<R: Request>(
     limit: Duration,
     build: impl FnOnce(i16) -> Result<R, BrokerError>,
 ) -> Result<Answer<R::Response>, Failure> {
+    exchange_frame::<R>(peer, newest, limit, |version| {
+        Frame::encode(&build(version)?, version, client_id)
+            .map_err(|cause| unspeakable::<R>(version, &cause))
+    })
+    .await
+}
+
+/// The error of a request that cannot be said in a version that both sides speak: a setting that
+/// an old broker does not know.
+pub(crate) fn unspeakable<R: Request>(version: i16, cause: &str) -> BrokerError {
+    let call = call_name::<R>();
+    tracing::warn!(call, version, cause, "cannot be said to this broker");
+    BrokerError::Unsupported { call }
+}
+
+async fn exchange_frame<R: Request>(
+    peer: &Arc<Peer>,
+    newest: i16,
+    limit: Duration,
+    frame: impl FnOnce(i16) -> Result<Frame, BrokerError>,
+) -> Result<Answer<R::Response>, Failure> {
     let call = call_name::<R>();
     let version = peer
         .versions
         .up_to::<R>(newest)
         .ok_or_else(|| Failure::last(BrokerError::Unsupported { call }))?;
-    let request = build(version).map_err(Failure::last)?;
+    let frame = frame(version).map_err(Failure::last)?;
     let wrong = |cause| {
         let address = peer.connection.address().to_string();
         Failure::last(BrokerError::Malformed { address, call, cause })
     };
-    let frame = Frame::encode(&request, version, client_id).map_err(wrong)?;
     let answer = peer.connection.exchange(call, frame, limit).await.map_err(|error| {
         let remedy = match error {
             BrokerError::Malformed { .. } => Remedy::None,

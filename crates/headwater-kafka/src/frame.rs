@@ -32,23 +32,9 @@ impl Frame {
         version: i16,
         client_id: &StrBytes,
     ) -> Result<Self, String> {
-        let header = RequestHeader::default()
-            .with_request_api_key(R::KEY)
-            .with_request_api_version(version)
-            .with_client_id(Some(client_id.clone()));
-        let mut head = BytesMut::new();
-        head.put_i32(0);
-        header.encode(&mut head, R::header_version(version)).map_err(|error| error.to_string())?;
-        request.encode(&mut head, version).map_err(|error| error.to_string())?;
-        let mut frame = Self { head, rest: Vec::new() };
-        frame.stamp_length();
-        Ok(frame)
-    }
-
-    fn stamp_length(&mut self) {
-        let size = self.head.len() - 4 + self.rest.iter().map(Bytes::len).sum::<usize>();
-        let size = u32::try_from(size).unwrap_or(u32::MAX);
-        self.head[..4].copy_from_slice(&size.to_be_bytes());
+        let mut builder = FrameBuilder::new::<R>(version, client_id)?;
+        request.encode(builder.buffer(), version).map_err(|error| error.to_string())?;
+        Ok(builder.finish())
     }
 
     /// The bytes, with this correlation id.
@@ -58,6 +44,66 @@ impl Frame {
         std::iter::once(self.head.freeze()).chain(self.rest)
     }
 }
+
+/// A request in the making, for bodies with bytes in them that are not to be copied.
+#[derive(Debug)]
+pub(crate) struct FrameBuilder {
+    /// The first piece, once it is complete.
+    head: Option<BytesMut>,
+    rest: Vec<Bytes>,
+    /// The piece being written.
+    open: BytesMut,
+}
+
+impl FrameBuilder {
+    /// Writes the header; the body is to follow.
+    ///
+    /// # Errors
+    /// What cannot be said in this version.
+    pub(crate) fn new<R: Request>(version: i16, client_id: &StrBytes) -> Result<Self, String> {
+        let header = RequestHeader::default()
+            .with_request_api_key(R::KEY)
+            .with_request_api_version(version)
+            .with_client_id(Some(client_id.clone()));
+        let mut open = BytesMut::with_capacity(HEAD_BYTES);
+        open.put_i32(0);
+        header.encode(&mut open, R::header_version(version)).map_err(|error| error.to_string())?;
+        Ok(Self { head: None, rest: Vec::new(), open })
+    }
+
+    /// Where the next bytes of the body go.
+    pub(crate) fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.open
+    }
+
+    /// Puts these bytes next, as they are.
+    pub(crate) fn put_shared(&mut self, bytes: Bytes) {
+        self.close_piece();
+        self.rest.push(bytes);
+    }
+
+    /// The request, with its length.
+    pub(crate) fn finish(mut self) -> Frame {
+        self.close_piece();
+        let mut head = self.head.unwrap_or_default();
+        let size = head.len() - 4 + self.rest.iter().map(Bytes::len).sum::<usize>();
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        head[..4].copy_from_slice(&size.to_be_bytes());
+        Frame { head, rest: self.rest }
+    }
+
+    fn close_piece(&mut self) {
+        let piece = self.open.split();
+        match self.head {
+            None => self.head = Some(piece),
+            Some(_) if piece.is_empty() => {}
+            Some(_) => self.rest.push(piece.freeze()),
+        }
+    }
+}
+
+/// Room for a header and a small body.
+const HEAD_BYTES: usize = 128;
 
 /// The correlation id an answer begins with, if it is that long.
 pub(crate) fn correlation_id(answer: &Bytes) -> Option<i32> {

@@ -8,6 +8,10 @@
 //! - Five batches may be in flight: so many the broker knows again when they come twice. The window
 //!   is counted from the oldest batch that is not settled, whether those behind it are or not.
 //! - As long as one of them has to be sent again they go one by one, so that they arrive in order.
+//! - A broker forgets a producer by the timestamps of its records, not by its own clock
+//!   (`producer.id.expiration.ms`, a day): who writes records of long ago may be forgotten at any
+//!   time, and is when the broker restarts. So before such a batch is sent again whose attempt may
+//!   have been carried out, the log is read for it.
 //! - A broker that knows nothing of a producer takes any sequence number as its first. So the first
 //!   batch goes alone, and so does one that comes after a long silence, in which the broker may
 //!   have forgotten the producer (`producer.id.expiration.ms`).
@@ -32,6 +36,10 @@ pub(super) const BATCHES_IN_FLIGHT_MAX: usize = 5;
 
 /// After so long without an acknowledgement a batch goes alone.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// Records of so long ago count as old. Brokers that forget producers sooner are rare: the default
+/// is a day.
+const OLD_MS: i64 = 60 * 60 * 1000;
 
 /// Who writes, as the broker knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +88,12 @@ struct Entry<B> {
     attempts: u32,
     /// Whether one of these attempts may have been carried out.
     in_doubt: bool,
+    /// Highest timestamp of its records.
+    max_timestamp: i64,
+    /// Whether the broker may forget that it has this batch as soon as it has it.
+    is_old: bool,
+    /// Whether the log is to be read for it before it is sent again.
+    unseen: bool,
     /// Why the last attempt was in vain, if that is certain to be the reason.
     refusal: Option<BrokerError>,
 }
@@ -93,8 +107,11 @@ enum State {
         /// Whether all earlier ones were settled when it was sent.
         as_oldest: bool,
     },
-    /// The log is being read for it.
-    LookedUp,
+    /// The log is being read for it. If it is not there it is to be sent again, or there is no way
+    /// on.
+    LookedUp {
+        to_send: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,9 +172,9 @@ pub(super) struct Sought {
     pub(super) number: u64,
     pub(super) producer: Producer,
     pub(super) base_sequence: i32,
-    pub(super) count: i32,
-    /// It cannot lie before this offset; `None`: nothing is known.
+    /// It cannot lie before this offset; `None`: nothing is known but its timestamp.
     pub(super) from: Option<i64>,
+    pub(super) max_timestamp: i64,
 }
 
 impl<B> Lane<B> {
@@ -205,8 +222,14 @@ impl<B> Lane<B> {
         self.position(number).map(|index| &self.queue[index].batch)
     }
 
-    /// Takes a batch of `count` records in.
-    pub(super) fn push(&mut self, now: Instant, batch: B, count: i32) {
+    /// Takes a batch of `count` records in, at `wall_ms` by the clock on the wall.
+    pub(super) fn push(
+        &mut self,
+        now: Instant,
+        wall_ms: i64,
+        batch: B,
+        (count, max_timestamp): (i32, i64),
+    ) {
         let number = self.next_number;
         self.next_number += 1;
         let base_sequence = self.next_sequence;
@@ -220,6 +243,9 @@ impl<B> Lane<B> {
             state: State::Waiting { not_before: None },
             attempts: 0,
             in_doubt: false,
+            max_timestamp,
+            is_old: wall_ms.saturating_sub(max_timestamp) > OLD_MS,
+            unseen: false,
             refusal: None,
         });
     }
@@ -248,8 +274,9 @@ impl<B> Lane<B> {
     }
 
     fn index_to_send(&self, now: Instant) -> Option<usize> {
-        let oldest = self.queue.front()?.number;
-        if self.renewing != Renewing::No || self.rests(now) {
+        let oldest = self.queue.front()?;
+        let (oldest, unseen) = (oldest.number, oldest.unseen);
+        if unseen || self.renewing != Renewing::No || self.rests(now) {
             return None;
         }
         let retrying =
@@ -259,8 +286,19 @@ impl<B> Lane<B> {
         let in_window = self.queue.iter().take_while(|entry| entry.number < oldest + window);
         { in_window }.position(|entry| match entry.state {
             State::Waiting { not_before } => not_before.is_none_or(|instant| instant <= now),
-            State::InFlight { .. } | State::LookedUp => false,
+            State::InFlight { .. } | State::LookedUp { .. } => false,
         })
+    }
+
+    /// The oldest batch, if the log is to be read for it now.
+    pub(super) fn next_to_look_up(&mut self, now: Instant) -> Option<Sought> {
+        let oldest = self.queue.front()?;
+        let State::Waiting { not_before } = oldest.state else { return None };
+        let is_due = not_before.is_none_or(|instant| instant <= now);
+        if !oldest.unseen || !is_due || self.renewing != Renewing::No {
+            return None;
+        }
+        Some(self.seek(0, true))
     }
 
     /// Whether it is too early to ask again who leads the partition.
@@ -300,10 +338,12 @@ impl<B> Lane<B> {
         match answer {
             Answer::Appended(appended) => return self.done(now, index, appended),
             Answer::Refused(error) => return self.fail(error),
-            Answer::OutOfOrder | Answer::Duplicate if as_oldest => return self.look_up(index),
+            Answer::OutOfOrder | Answer::Duplicate if as_oldest => {
+                return Settled::LookUp(self.seek(index, false));
+            }
             Answer::UnknownProducer if as_oldest => {
                 if self.queue[index].in_doubt {
-                    return self.look_up(index);
+                    return Settled::LookUp(self.seek(index, false));
                 }
                 self.renewing = Renewing::Wanted;
                 self.try_again(now, index, None, None);
@@ -319,7 +359,9 @@ impl<B> Lane<B> {
             Answer::InDoubt(_) => {
                 let pause = self.options.retry_pause(self.queue[index].attempts);
                 self.try_again(now, index, Some(pause), None);
-                self.queue[index].in_doubt = true;
+                let entry = &mut self.queue[index];
+                entry.in_doubt = true;
+                entry.unseen = entry.is_old;
             }
         }
         self.renew_if_quiet()
@@ -335,6 +377,12 @@ impl<B> Lane<B> {
         let Some(index) = self.position(number) else { return Settled::Nothing };
         match found {
             Ok(Some(appended)) => self.done(now, index, appended),
+            Ok(None) if self.queue[index].state == (State::LookedUp { to_send: true }) => {
+                let entry = &mut self.queue[index];
+                entry.state = State::Waiting { not_before: None };
+                entry.unseen = false;
+                Settled::Nothing
+            }
             Ok(None) => {
                 let error = self.out_of_order(index);
                 self.fail(error)
@@ -371,7 +419,7 @@ impl<B> Lane<B> {
         let oldest = self.queue.front()?;
         let pause = match oldest.state {
             State::Waiting { not_before } => not_before,
-            State::InFlight { .. } | State::LookedUp => None,
+            State::InFlight { .. } | State::LookedUp { .. } => None,
         };
         let pauses = [pause, self.leaderless.1].into_iter().flatten();
         pauses.filter(|until| *until > now).chain([oldest.deadline]).min()
@@ -418,13 +466,12 @@ impl<B> Lane<B> {
         entry.refusal = refusal.filter(|error| error.next_step() == NextStep::Fail);
     }
 
-    fn look_up(&mut self, index: usize) -> Settled<B> {
-        let from = self.acknowledged_to;
-        let producer = self.producer;
+    fn seek(&mut self, index: usize, to_send: bool) -> Sought {
+        let (from, producer) = (self.acknowledged_to, self.producer);
         let entry = &mut self.queue[index];
-        entry.state = State::LookedUp;
-        let Entry { number, base_sequence, count, .. } = *entry;
-        Settled::LookUp(Sought { number, producer, base_sequence, count, from })
+        entry.state = State::LookedUp { to_send };
+        let Entry { number, base_sequence, max_timestamp, .. } = *entry;
+        Sought { number, producer, base_sequence, from, max_timestamp }
     }
 
     /// Asks for a new producer id as soon as all answers are there, if all batches are surely not

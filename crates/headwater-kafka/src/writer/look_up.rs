@@ -1,14 +1,15 @@
 //! Finds out whether a batch is in a log, and where, by reading it.
 //!
-//! A broker knows the last five batches of a producer again, and after a clean restart only the
-//! last one. A batch whose answers were lost and that lies further back cannot be settled by
-//! sending it again; but its producer id and sequence number are in the log, and nobody else's are
+//! A broker knows the last five batches of a producer again, after a clean restart only the last
+//! one, and none of a producer it has forgotten. A batch whose answers were lost cannot be settled
+//! by sending it again then; but its producer id and sequence number are in the log, and nobody else's are
 //! the same.
 
 use std::time::Duration;
 
 use headwater_broker::{
-    Appended, BrokerError, FetchPartition, FetchRequest, Isolation, LogReader, TopicPartition,
+    Appended, BrokerError, FetchPartition, FetchRequest, Isolation, LogReader, OffsetQuery,
+    OffsetSpec, Offsets, TopicPartition,
 };
 use headwater_records::Batches;
 
@@ -22,11 +23,12 @@ const MAX_WAIT: Duration = Duration::from_millis(500);
 /// # Errors
 /// When the log cannot be read.
 pub(super) async fn look_up(
+    offsets: &dyn Offsets,
     reader: &mut dyn LogReader,
     at: &TopicPartition,
     sought: &Sought,
 ) -> Result<Option<Appended>, BrokerError> {
-    let mut offset = sought.from.unwrap_or(0);
+    let Some(mut offset) = begin(offsets, at, sought).await? else { return Ok(None) };
     loop {
         let request = FetchRequest {
             partitions: vec![FetchPartition {
@@ -71,6 +73,25 @@ pub(super) async fn look_up(
             return Ok(None);
         }
         offset = next;
+    }
+}
+
+/// The offset a batch cannot lie before; `None` if it cannot be in the log at all.
+async fn begin(
+    offsets: &dyn Offsets,
+    at: &TopicPartition,
+    sought: &Sought,
+) -> Result<Option<i64>, BrokerError> {
+    match sought.from {
+        Some(from) => Ok(Some(from)),
+        // Without a timestamp it may lie anywhere.
+        None if sought.max_timestamp < 0 => Ok(Some(0)),
+        None => {
+            let spec = OffsetSpec::AtTimestamp(sought.max_timestamp);
+            let query = OffsetQuery { topic_partition: at.clone(), spec };
+            let listed = offsets.list_offsets(&[query], Isolation::ReadUncommitted).await?;
+            Ok(listed.first().copied().flatten().map(|listed| listed.offset))
+        }
     }
 }
 

@@ -1,16 +1,21 @@
 //! Produce: batches of many partitions in one request, and its answer partition by partition.
+//!
+//! The request is written here and not by kafka-protocol, which would copy the batches: they are
+//! nearly all of it.
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use headwater_broker::{TopicName, TopicPartition};
-use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
+use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
 
-use crate::names::wire_topic;
+use crate::frame::{Frame, FrameBuilder};
 
+/// From this version on the encoding is the flexible one (KIP-482).
+const FLEXIBLE: i16 = 9;
 /// From this version on topics have ids in place of names (KIP-516).
 const TOPIC_IDS: i16 = 13;
 /// All replicas in sync have a batch before it is acknowledged.
@@ -27,27 +32,89 @@ pub(super) struct Sent {
     pub(super) number: u64,
 }
 
-/// A request with these batches, no two of the same partition.
-pub(super) fn request(batches: &[(Sent, Bytes)], timeout_ms: i32, version: i16) -> ProduceRequest {
-    let mut topics: BTreeMap<&TopicName, TopicProduceData> = BTreeMap::new();
-    for (sent, bytes) in batches {
-        let at = &sent.topic_partition;
-        let topic = topics.entry(&at.topic).or_insert_with(|| {
-            if version >= TOPIC_IDS {
-                TopicProduceData::default().with_topic_id(sent.topic_id.unwrap_or_default())
-            } else {
-                TopicProduceData::default().with_name(wire_topic(&at.topic))
-            }
-        });
-        let partition = PartitionProduceData::default()
-            .with_index(at.partition)
-            .with_records(Some(bytes.clone()));
-        topic.partition_data.push(partition);
+/// The newest version in which these batches can be sent.
+pub(super) fn newest(batches: &[(Sent, Bytes)]) -> i16 {
+    // In a cluster with brokers before 2.8 topics have no ids.
+    if batches.iter().all(|(sent, _)| sent.topic_id.is_some()) { i16::MAX } else { TOPIC_IDS - 1 }
+}
+
+/// A request with these batches, no two of the same partition. They are not copied.
+///
+/// # Errors
+/// What cannot be said in this version.
+pub(super) fn frame(
+    batches: &[(Sent, Bytes)],
+    timeout_ms: i32,
+    version: i16,
+    client_id: &StrBytes,
+) -> Result<Frame, String> {
+    let mut topics: BTreeMap<&TopicName, Vec<&(Sent, Bytes)>> = BTreeMap::new();
+    for batch in batches {
+        topics.entry(&batch.0.topic_partition.topic).or_default().push(batch);
     }
-    ProduceRequest::default()
-        .with_acks(ALL)
-        .with_timeout_ms(timeout_ms)
-        .with_topic_data(topics.into_values().collect())
+    let mut frame = FrameBuilder::new::<ProduceRequest>(version, client_id)?;
+    let out = frame.buffer();
+    // No transaction.
+    if version >= FLEXIBLE {
+        out.put_u8(0);
+    } else {
+        out.put_i16(-1);
+    }
+    out.put_i16(ALL);
+    out.put_i32(timeout_ms);
+    put_length(out, topics.len(), version);
+    for (topic, batches) in topics {
+        let out = frame.buffer();
+        match batches.first() {
+            Some((sent, _)) if version >= TOPIC_IDS => {
+                out.put_slice(sent.topic_id.unwrap_or_default().as_bytes());
+            }
+            _ => put_name(out, topic, version),
+        }
+        put_length(out, batches.len(), version);
+        for (sent, bytes) in batches {
+            let out = frame.buffer();
+            out.put_i32(sent.topic_partition.partition);
+            put_length(out, bytes.len(), version);
+            frame.put_shared(bytes.clone());
+            put_no_tags(frame.buffer(), version);
+        }
+        put_no_tags(frame.buffer(), version);
+    }
+    put_no_tags(frame.buffer(), version);
+    Ok(frame.finish())
+}
+
+/// The length of an array or of bytes.
+fn put_length(out: &mut BytesMut, length: usize, version: i16) {
+    if version < FLEXIBLE {
+        out.put_i32(i32::try_from(length).unwrap_or(i32::MAX));
+        return;
+    }
+    // One more than it is, seven bits at a time.
+    let mut rest = u32::try_from(length).unwrap_or(u32::MAX).saturating_add(1);
+    while rest >= 0x80 {
+        out.put_u8(rest.to_le_bytes()[0] | 0x80);
+        rest >>= 7;
+    }
+    out.put_u8(rest.to_le_bytes()[0]);
+}
+
+fn put_name(out: &mut BytesMut, topic: &TopicName, version: i16) {
+    let name = topic.as_str().as_bytes();
+    if version < FLEXIBLE {
+        // Names of topics have at most 249 characters.
+        out.put_i16(i16::try_from(name.len()).unwrap_or(i16::MAX));
+    } else {
+        put_length(out, name.len(), version);
+    }
+    out.put_slice(name);
+}
+
+fn put_no_tags(out: &mut BytesMut, version: i16) {
+    if version >= FLEXIBLE {
+        out.put_u8(0);
+    }
 }
 
 /// What an answer says about each batch, in their order; `None` where it says nothing.
@@ -73,3 +140,6 @@ pub(super) fn told<'a>(
     };
     batches.iter().map(of).collect()
 }
+
+#[cfg(test)]
+mod tests;

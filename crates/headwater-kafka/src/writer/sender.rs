@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use headwater_broker::{Appended, Broker, BrokerError, TopicPartition, Topics};
+use headwater_broker::{Appended, Broker, BrokerError, Clock, SystemClock, TopicPartition, Topics};
 use headwater_records::{PendingBatch, ProducerStamp};
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 use tokio::sync::{mpsc, oneshot};
@@ -21,9 +21,9 @@ use tokio::time::Instant;
 use super::lane::{Answer as Said, Lane, Producer, Settled, Sought};
 use super::look_up::look_up;
 use super::new_producer;
-use super::request::{Sent, request, told};
+use super::request::{Sent, frame, newest, told};
 use super::verdict::{Verdict, verdict};
-use crate::call::{Answer, Client, Destination};
+use crate::call::{Answer, Client, Destination, unspeakable};
 use crate::cluster::Leader;
 use crate::codes::{Failure, Remedy};
 use crate::kafka::Kafka;
@@ -84,6 +84,7 @@ impl Pending {
 pub(super) struct Sender {
     client: Client,
     options: Arc<KafkaOptions>,
+    clock: SystemClock,
     producer: Producer,
     delivery_timeout: Duration,
     lanes: Vec<Lane<Pending>>,
@@ -121,6 +122,7 @@ impl Sender {
         Self {
             client,
             options,
+            clock: SystemClock::new(),
             producer,
             delivery_timeout,
             lanes: Vec::new(),
@@ -155,6 +157,13 @@ impl Sender {
                     _ => jobs.drain(..).for_each(|job| self.take_job(job)),
                 },
             }
+            // All that is there goes into as few requests as possible.
+            while let Some(Some(happened)) = self.under_way.next().now_or_never() {
+                self.take(happened);
+            }
+            while let Ok(job) = incoming.try_recv() {
+                self.take_job(job);
+            }
             self.send();
         }
     }
@@ -167,7 +176,8 @@ impl Sender {
             return batch.acknowledge(Err(error.clone()));
         }
         let count = i32::try_from(batch.batch.count()).expect("a batch has an i32 of records");
-        lane.push(Instant::now(), batch, count);
+        let records = (count, batch.batch.max_timestamp());
+        lane.push(Instant::now(), self.clock.wall_ms(), batch, records);
         self.busy.insert(index);
     }
 
@@ -299,9 +309,9 @@ impl Sender {
     fn look_up(&self, lane: usize, sought: Sought) {
         let at = self.lanes[lane].topic_partition().clone();
         tracing::info!(partition = %at, ?sought, "a batch is looked up in the log");
-        let mut reader = self.handle().reader();
+        let handle = self.handle();
         self.under_way.push(Box::pin(async move {
-            let found = look_up(&mut *reader, &at, &sought).await;
+            let found = look_up(&handle, &mut *handle.reader(), &at, &sought).await;
             Happened::LookedUp { lane, number: sought.number, found }
         }));
     }
@@ -336,6 +346,9 @@ impl Sender {
             let (before, from): (Vec<usize>, Vec<usize>) =
                 self.busy.iter().partition(|lane| **lane < self.turn);
             for lane in from.into_iter().chain(before) {
+                if let Some(sought) = self.lanes[lane].next_to_look_up(now) {
+                    self.look_up(lane, sought);
+                }
                 if self.leaderless.contains(&lane) || !self.lanes[lane].has_to_send(now) {
                     continue;
                 }
@@ -391,9 +404,13 @@ impl Sender {
         let client = self.client.clone();
         let limit = self.options.request_timeout;
         self.under_way.push(Box::pin(async move {
-            let build = |version| Ok(request(&batches, millis(limit), version));
-            let result =
-                client.call_once::<ProduceRequest>(Destination::Node(node), limit, build).await;
+            let cluster = &client.cluster;
+            let build = |version| {
+                frame(&batches, millis(limit), version, &cluster.client_id)
+                    .map_err(|cause| unspeakable::<ProduceRequest>(version, &cause))
+            };
+            let (newest, to) = (newest(&batches), Destination::Node(node));
+            let result = client.send_once::<ProduceRequest>(newest, to, limit, build).await;
             let sent = batches.into_iter().map(|(sent, _)| sent).collect();
             Happened::Answered { node, sent, result }
         }));

@@ -69,13 +69,20 @@ pub(crate) struct Peer {
     _tasks: JoinSet<()>,
 }
 
-type Script = Arc<dyn Fn(&Asked) -> Option<Reply> + Send + Sync>;
+type Script = Arc<dyn Fn(&Asked, u16) -> Option<Reply> + Send + Sync>;
 
 impl Peer {
     /// Starts a peer. Where the script has no opinion it answers as the one broker of a cluster
     /// with topic `lines` of two partitions would.
     pub(crate) async fn start(
         script: impl Fn(&Asked) -> Option<Reply> + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_told(move |asked, _| script(asked)).await
+    }
+
+    /// As [`Peer::start`], with a script that is told the peer's port.
+    pub(crate) async fn start_told(
+        script: impl Fn(&Asked, u16) -> Option<Reply> + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let port = listener.local_addr().expect("it listens").port();
@@ -114,7 +121,7 @@ async fn serve(mut stream: TcpStream, port: u16, script: Script) {
             return;
         }
         let asked = read_request(Bytes::from(frame));
-        let bytes = match script(&asked).or_else(|| as_a_broker(&asked, port)) {
+        let bytes = match script(&asked, port).or_else(|| as_a_broker(&asked, port)) {
             Some(Reply::Answer(answer)) => {
                 let mut bytes = BytesMut::new();
                 bytes.put_u32(u32::try_from(answer.len()).expect("a small answer"));

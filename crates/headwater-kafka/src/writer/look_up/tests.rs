@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use headwater_broker::{
-    BrokerError, FetchRequest, FetchedData, FetchedPartition, LogReader, TopicPartition,
+    BrokerError, CommittedOffset, EpochEnd, EpochQuery, FetchRequest, FetchedData,
+    FetchedPartition, Grant, GroupId, Isolation, ListedOffset, LogReader, OffsetCommit,
+    OffsetQuery, OffsetSpec, Offsets, TopicPartition,
 };
 use headwater_records::{
     BatchBuilder, Compression, ProducerStamp, Record, control_batch, set_base_offset,
@@ -81,6 +83,38 @@ impl LogReader for Log {
     }
 }
 
+/// Knows where the records of a timestamp begin.
+struct Times(Option<i64>);
+
+#[async_trait]
+impl Offsets for Times {
+    async fn list_offsets(
+        &self,
+        queries: &[OffsetQuery],
+        _: Isolation,
+    ) -> Result<Vec<Option<ListedOffset>>, BrokerError> {
+        assert_eq!(queries[0].spec, OffsetSpec::AtTimestamp(9));
+        Ok(vec![self.0.map(|offset| ListedOffset { offset, leader_epoch: None })])
+    }
+
+    async fn committed_offsets(
+        &self,
+        _: &GroupId,
+        _: &[TopicPartition],
+        _: bool,
+    ) -> Result<Vec<Option<CommittedOffset>>, BrokerError> {
+        unreachable!("groups are not asked about")
+    }
+
+    async fn epoch_ends(&self, _: &[EpochQuery]) -> Result<Vec<Option<EpochEnd>>, BrokerError> {
+        unreachable!("epochs are not asked about")
+    }
+
+    async fn commit_offsets(&self, _: &Grant, _: &[OffsetCommit]) -> Result<(), BrokerError> {
+        unreachable!("nothing is committed")
+    }
+}
+
 #[tokio::test]
 async fn a_batch_is_found_by_producer_and_sequence() {
     let mut log = Log::new();
@@ -94,8 +128,8 @@ async fn a_batch_is_found_by_producer_and_sequence() {
     let mut check = async |start: i64, from: Option<i64>, base_sequence, expected| {
         (log.start, log.fetches) = (start, 0);
         let producer = Producer { id: 7, epoch: 0 };
-        let sought = Sought { number: 0, producer, base_sequence, count: 1, from };
-        let found = look_up(&mut log, &at, &sought).await.unwrap();
+        let sought = Sought { number: 0, producer, base_sequence, from, max_timestamp: -1 };
+        let found = look_up(&Times(None), &mut log, &at, &sought).await.unwrap();
         let found = found.map(|found| (found.base_offset, found.log_start_offset));
         assert_eq!(found, expected, "{sought:?} in a log from {start}");
     };
@@ -119,7 +153,27 @@ async fn a_log_that_cannot_be_read_is_no_answer() {
     log.batches = vec![(2, Bytes::from_static(&[0xff; 80]))];
     let at = TopicPartition::new("t", 0);
     let producer = Producer { id: 7, epoch: 0 };
-    let sought = Sought { number: 0, producer, base_sequence: 0, count: 2, from: None };
-    let error = look_up(&mut log, &at, &sought).await.unwrap_err();
+    let sought = Sought { number: 0, producer, base_sequence: 0, from: Some(0), max_timestamp: 0 };
+    let error = look_up(&Times(None), &mut log, &at, &sought).await.unwrap_err();
     assert!(matches!(error, BrokerError::CorruptBatch { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_timestamp_tells_where_to_begin() {
+    let mut log = Log::new();
+    log.write(7, 0, 0, 2);
+    log.write(7, 0, 2, 2);
+    let at = TopicPartition::new("t", 0);
+    let mut check = async |times, base_sequence, expected| {
+        log.fetches = 1;
+        let producer = Producer { id: 7, epoch: 0 };
+        let sought = Sought { number: 0, producer, base_sequence, from: None, max_timestamp: 9 };
+        let found = look_up(&Times(times), &mut log, &at, &sought).await.unwrap();
+        assert_eq!(found.map(|found| found.base_offset), expected, "{sought:?}");
+    };
+    check(Some(0), 0, Some(0)).await;
+    check(Some(1), 2, Some(2)).await;
+    check(Some(2), 0, None).await;
+    // No record is that young.
+    check(None, 0, None).await;
 }

@@ -62,14 +62,23 @@ struct Logged {
     base_offset: i64,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Nature {
+    #[default]
+    New,
+    /// Answers `UNKNOWN_PRODUCER_ID` where newer brokers take any number (before Kafka 2.5).
+    Strict,
+    /// Is given records of long ago, and so forgets all producers when it restarts.
+    Forgetful,
+}
+
 /// Its batches have one record each.
 #[derive(Default)]
 struct Broker {
     log: Vec<Logged>,
     /// The batches of each producer it knows again, oldest first.
     known: Vec<(i64, VecDeque<Logged>)>,
-    /// Answers `UNKNOWN_PRODUCER_ID` where newer brokers take any number (before Kafka 2.5).
-    strict: bool,
+    nature: Nature,
 }
 
 impl Broker {
@@ -85,7 +94,7 @@ impl Broker {
             if base_sequence != following(last, 1) {
                 return Answer::OutOfOrder;
             }
-        } else if self.strict && base_sequence != 0 {
+        } else if self.nature == Nature::Strict && base_sequence != 0 {
             return Answer::UnknownProducer;
         }
         let base_offset = i64::try_from(self.log.len()).unwrap();
@@ -104,6 +113,9 @@ impl Broker {
     }
 
     fn restart(&mut self) {
+        if self.nature == Nature::Forgetful {
+            self.known.clear();
+        }
         for (_, batches) in &mut self.known {
             batches.drain(..batches.len() - 1);
         }
@@ -119,6 +131,9 @@ impl Broker {
         found.map(|logged| appended(logged.base_offset))
     }
 }
+
+/// A day in 2025.
+const WALL_MS: i64 = 1_750_000_000_000;
 
 fn appended(base_offset: i64) -> Appended {
     Appended { base_offset, log_start_offset: 0 }
@@ -160,12 +175,12 @@ struct World {
 }
 
 impl World {
-    fn new(fates: Vec<Fate>, strict: bool) -> Self {
+    fn new(fates: Vec<Fate>, nature: Nature) -> Self {
         let options = Arc::new(KafkaOptions::new("a:1".parse().unwrap()));
         let (at, producer) = (TopicPartition::new("t", 0), Producer { id: 1, epoch: 0 });
         Self {
             lane: Lane::new(at, producer, options, Duration::from_hours(10_000)),
-            broker: Broker { strict, ..Broker::default() },
+            broker: Broker { nature, ..Broker::default() },
             fates: fates.into(),
             now: Instant::now(),
             requests: Way(VecDeque::new()),
@@ -185,6 +200,9 @@ impl World {
                 self.now += Duration::from_hours(24);
                 self.broker.known.clear();
             }
+            if let Some(sought) = self.lane.next_to_look_up(self.now) {
+                self.look_up(&sought);
+            }
             let Some(to_send) = self.lane.next_to_send(self.now) else { return };
             self.fates.pop_front();
             let wait = if let Fate::Late(others) = fate { others } else { 0 };
@@ -199,6 +217,10 @@ impl World {
         if let Some((fate, stamp, number, batch)) = arrived {
             if matches!(fate, Fate::AfterRestart) {
                 self.broker.restart();
+                if self.broker.nature == Nature::Forgetful {
+                    self.cut(number);
+                    return;
+                }
             }
             let mut answer = match fate {
                 Fate::RequestLost => Answer::InDoubt(timed_out()),
@@ -218,16 +240,30 @@ impl World {
         }
     }
 
+    /// All connections end: what is on its way, to the broker or from it, is lost. A client knows
+    /// before the broker is there again.
+    fn cut(&mut self, number: u64) {
+        let requests = self.requests.0.drain(..).map(|(_, sent)| sent.2);
+        let answers = self.answers.0.drain(..).map(|(_, (number, _))| number);
+        let lost: Vec<u64> = std::iter::once(number).chain(requests).chain(answers).collect();
+        for number in lost {
+            let settled = self.lane.answered(self.now, number, Answer::InDoubt(timed_out()));
+            self.settle(settled);
+        }
+    }
+
+    fn look_up(&mut self, sought: &Sought) {
+        let found = self.broker.look_up(sought);
+        let settled = self.lane.looked_up(self.now, sought.number, Ok(found));
+        self.settle(settled);
+    }
+
     fn settle(&mut self, settled: Settled<u64>) {
         match settled {
             Settled::Nothing => {}
             Settled::Done(batch, appended) => self.acknowledged.push((batch, appended)),
             Settled::Failed(_, error) => self.failed = Some(error),
-            Settled::LookUp(sought) => {
-                let found = self.broker.look_up(&sought);
-                let settled = self.lane.looked_up(self.now, sought.number, Ok(found));
-                self.settle(settled);
-            }
+            Settled::LookUp(sought) => self.look_up(&sought),
             Settled::WantsProducer => {
                 self.producers += 1;
                 self.lane.renewed(Producer { id: self.producers, epoch: 0 });
@@ -240,7 +276,9 @@ impl World {
         let mut choices = choices.iter().copied().cycle();
         let mut choose = || choices.next().unwrap_or(true);
         for number in 0..count {
-            self.lane.push(self.now, number, 1);
+            let old = self.broker.nature == Nature::Forgetful;
+            let timestamp = if old { 5 } else { WALL_MS };
+            self.lane.push(self.now, WALL_MS, number, (1, timestamp));
             self.send();
             if choose() {
                 self.step(choose());
@@ -276,9 +314,10 @@ proptest! {
     fn each_batch_is_in_the_log_once_and_in_order(
         count in 1_u64..40,
         fates in fates(),
+        old in any::<bool>(),
         choices in prop::collection::vec(any::<bool>(), 1..20),
     ) {
-        let mut world = World::new(fates, false);
+        let mut world = World::new(fates, if old { Nature::Forgetful } else { Nature::New });
         world.run(count, &choices);
         prop_assert!(world.failed.is_none(), "{:?}", world.failed);
         prop_assert_eq!(world.check_log(), count);
@@ -293,7 +332,7 @@ proptest! {
         fates in fates(),
         choices in prop::collection::vec(any::<bool>(), 1..20),
     ) {
-        let mut world = World::new(fates, true);
+        let mut world = World::new(fates, Nature::Strict);
         world.run(count, &choices);
         let written = world.check_log();
         match world.failed {

@@ -11,11 +11,15 @@ use tokio::time::Instant;
 use super::super::{Answer, Lane, Producer, Settled};
 use crate::options::KafkaOptions;
 
+/// A day in 2025.
+const WALL_MS: i64 = 1_750_000_000_000;
+
 fn appended(base_offset: i64) -> Appended {
     Appended { base_offset, log_start_offset: 0 }
 }
 
-/// What happens, in words: `+` a batch of two records comes in, `s` everything that may is sent,
+/// What happens, in words: `+` a batch of two records comes in, `old` one of records of long ago,
+/// `look` what the log is to be read for is looked up, `s` everything that may is sent,
 /// `ok N O` batch N was appended at offset O, `again N`, `doubt N`, `order N`, `twice N`, `who N`,
 /// `unknown N` and `no N` are the other answers, `found N O`, `gone N` and `unread N` are what the
 /// log says, `renew` a new producer id is there, `wait MS` lets time pass.
@@ -32,8 +36,14 @@ fn check(script: &str, expected: &Expect) {
         let timed_out = || BrokerError::TimedOut { call: "Produce", limit: Duration::ZERO };
         let unknown = || BrokerError::UnknownTopic { topic: "t".into() };
         let settled = match words[0] {
-            "+" => {
-                lane.push(now, lane.next_number, 2);
+            "+" | "old" => {
+                let timestamp = if words[0] == "old" { 5 } else { WALL_MS };
+                lane.push(now, WALL_MS, lane.next_number, (2, timestamp));
+                continue;
+            }
+            "look" => {
+                let sought = lane.next_to_look_up(now);
+                writeln!(text, "looks for {:?}", sought.map(|sought| sought.number)).unwrap();
                 continue;
             }
             "s" => {
@@ -177,31 +187,75 @@ fn the_log_decides_about_the_oldest() {
     check(
         "+, s, ok 0 0, +, s, order 1, s, found 1 2",
         &expect![[r"
-        sent 0 as 7:0
-        ok 0 0: batch 0 is at 0
-        sent 1 as 7:2
-        order 1: look for Sought { number: 1, producer: Producer { id: 7, epoch: 0 }, base_sequence: 2, count: 2, from: Some(2) }
-        sent 
-        found 1 2: batch 1 is at 2
-    "]],
+            sent 0 as 7:0
+            ok 0 0: batch 0 is at 0
+            sent 1 as 7:2
+            order 1: look for Sought { number: 1, producer: Producer { id: 7, epoch: 0 }, base_sequence: 2, from: Some(2), max_timestamp: 1750000000000 }
+            sent 
+            found 1 2: batch 1 is at 2
+        "]],
     );
     check(
         "+, s, order 0, gone 0",
         &expect![[r"
-        sent 0 as 7:0
-        order 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, count: 2, from: None }
-        gone 0: [0] failed: producer 7 is out of order on t-0: sequence 0, expected unknown
-    "]],
+            sent 0 as 7:0
+            order 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, from: None, max_timestamp: 1750000000000 }
+            gone 0: [0] failed: producer 7 is out of order on t-0: sequence 0, expected unknown
+        "]],
     );
     check(
         "+, s, twice 0, unread 0, s, wait 100, s, twice 0, found 0 40",
         &expect![[r"
+            sent 0 as 7:0
+            twice 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, from: None, max_timestamp: 1750000000000 }
+            sent 
+            sent 0 as 7:0
+            twice 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, from: None, max_timestamp: 1750000000000 }
+            found 0 40: batch 0 is at 40
+        "]],
+    );
+}
+
+#[test]
+fn the_log_is_read_before_old_records_are_sent_again() {
+    check(
+        "old, look, s, doubt 0, look, wait 100, s, look, s, gone 0, s, doubt 0, wait 200, look, found 0 7",
+        &expect![[r"
+            looks for None
+            sent 0 as 7:0
+            looks for None
+            sent 
+            looks for Some(0)
+            sent 
+            sent 0 as 7:0
+            looks for Some(0)
+            found 0 7: batch 0 is at 7
+        "]],
+    );
+    check(
+        "old, s, ok 0 0, old, old, s, doubt 1, doubt 2, wait 100, look, s, unread 1, wait 200, look, \
+         found 1 2, s, look, gone 2, s, ok 2 4",
+        &expect![[r"
+            sent 0 as 7:0
+            ok 0 0: batch 0 is at 0
+            sent 1 as 7:2, 2 as 7:4
+            looks for Some(1)
+            sent 
+            looks for Some(1)
+            found 1 2: batch 1 is at 2
+            sent 
+            looks for Some(2)
+            sent 2 as 7:4
+            ok 2 4: batch 2 is at 4
+        "]],
+    );
+    check(
+        "old, s, again 0, wait 100, look, s, ok 0 0",
+        &expect![[r"
         sent 0 as 7:0
-        twice 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, count: 2, from: None }
-        sent 
+        looks for None
         sent 0 as 7:0
-        twice 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, count: 2, from: None }
-        found 0 40: batch 0 is at 40
+        ok 0 0: batch 0 is at 0
     "]],
     );
 }
@@ -247,20 +301,20 @@ fn a_forgotten_producer_begins_anew_when_nothing_is_in_doubt() {
     check(
         "+, s, doubt 0, wait 100, s, who 0, found 0 5",
         &expect![[r"
-        sent 0 as 7:0
-        sent 0 as 7:0
-        who 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, count: 2, from: None }
-        found 0 5: batch 0 is at 5
-    "]],
+            sent 0 as 7:0
+            sent 0 as 7:0
+            who 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, from: None, max_timestamp: 1750000000000 }
+            found 0 5: batch 0 is at 5
+        "]],
     );
     check(
         "+, s, doubt 0, wait 100, s, who 0, gone 0",
         &expect![[r"
-        sent 0 as 7:0
-        sent 0 as 7:0
-        who 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, count: 2, from: None }
-        gone 0: [0] failed: producer 7 is out of order on t-0: sequence 0, expected unknown
-    "]],
+            sent 0 as 7:0
+            sent 0 as 7:0
+            who 0: look for Sought { number: 0, producer: Producer { id: 7, epoch: 0 }, base_sequence: 0, from: None, max_timestamp: 1750000000000 }
+            gone 0: [0] failed: producer 7 is out of order on t-0: sequence 0, expected unknown
+        "]],
     );
 }
 

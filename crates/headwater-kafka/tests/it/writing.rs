@@ -1,0 +1,276 @@
+//! The writer against a peer that says what it is told to: error codes, answers that make no sense,
+//! answers with bits that have changed.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use headwater_broker::{
+    Acknowledgement, Appended, Broker, BrokerError, LogWriter, ProduceBatch, TopicPartition,
+    WriterOptions,
+};
+use headwater_kafka::Kafka;
+use headwater_records::{BatchBuilder, Batches, Compression, Record, set_base_offset};
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::describe_configs_response::{
+    DescribeConfigsResourceResult, DescribeConfigsResult,
+};
+use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
+use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
+use kafka_protocol::messages::{
+    ApiKey, DescribeConfigsRequest, DescribeConfigsResponse, FetchRequest, FetchResponse,
+    InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse, ProducerId,
+};
+use kafka_protocol::protocol::StrBytes;
+use proptest::prelude::*;
+
+use crate::peer::{Asked, Peer, Reply};
+
+fn at(partition: i32) -> TopicPartition {
+    TopicPartition::new("lines", partition)
+}
+
+fn send(writer: &mut dyn LogWriter, partition: i32, count: usize) -> Acknowledgement {
+    let mut builder = BatchBuilder::new(Compression::None);
+    for _ in 0..count {
+        let record = Record { timestamp: 1, key: None, value: Some(b"x"), headers: &[] };
+        builder.append(record).unwrap();
+    }
+    writer.send(ProduceBatch { topic_partition: at(partition), batch: builder.finish() })
+}
+
+fn producer_id(asked: &Asked) -> Reply {
+    asked.answer::<InitProducerIdRequest>(
+        &InitProducerIdResponse::default().with_producer_id(ProducerId(7)),
+    )
+}
+
+/// An answer to a Produce request that says the same of each partition in it.
+fn produced(asked: &Asked, code: i16, base_offset: i64) -> Reply {
+    let request = asked.request::<ProduceRequest>();
+    let topics = request.topic_data.iter().map(|topic| {
+        let partitions = topic.partition_data.iter().map(|partition| {
+            PartitionProduceResponse::default()
+                .with_index(partition.index)
+                .with_error_code(code)
+                .with_base_offset(base_offset)
+                .with_log_start_offset(0)
+        });
+        TopicProduceResponse::default()
+            .with_name(topic.name.clone())
+            .with_topic_id(topic.topic_id)
+            .with_partition_responses(partitions.collect())
+    });
+    let body = ProduceResponse::default().with_responses(topics.collect());
+    asked.answer::<ProduceRequest>(&body)
+}
+
+/// A peer that answers Produce by a script, which gets the number of the request.
+async fn peer(script: impl Fn(&Asked, usize) -> Reply + Send + Sync + 'static) -> Peer {
+    let count = AtomicUsize::new(0);
+    Peer::start(move |asked| match asked.key {
+        ApiKey::InitProducerId => Some(producer_id(asked)),
+        ApiKey::Produce => Some(script(asked, count.fetch_add(1, Ordering::Relaxed))),
+        _ => None,
+    })
+    .await
+}
+
+async fn writer(peer: &Peer, delivery_timeout: Duration) -> Box<dyn LogWriter> {
+    let kafka = Kafka::connect(peer.options()).await.unwrap();
+    kafka.writer(WriterOptions { delivery_timeout }).await.unwrap()
+}
+
+const PLENTY: Duration = Duration::from_mins(1);
+
+/// What becomes of a batch whose first answers have these codes; after them all is well.
+async fn outcome(codes: &'static [ResponseError]) -> Result<Appended, BrokerError> {
+    let peer = peer(|asked, number| match codes.get(number) {
+        Some(error) => produced(asked, error.code(), -1),
+        None => produced(asked, 0, 40),
+    })
+    .await;
+    let mut writer = writer(&peer, PLENTY).await;
+    send(&mut *writer, 0, 1).await
+}
+
+#[tokio::test]
+async fn codes_that_pass_are_waited_out() {
+    use ResponseError as E;
+    let passing: [&'static [E]; 8] = [
+        &[],
+        &[E::NotLeaderOrFollower, E::LeaderNotAvailable],
+        &[E::NotEnoughReplicas],
+        &[E::NotEnoughReplicasAfterAppend],
+        &[E::UnknownTopicOrPartition],
+        &[E::RequestTimedOut],
+        &[E::KafkaStorageError],
+        &[E::UnknownProducerId],
+    ];
+    for codes in passing {
+        let appended = outcome(codes).await.unwrap();
+        assert_eq!(appended, Appended { base_offset: 40, log_start_offset: 0 }, "{codes:?}");
+    }
+}
+
+#[tokio::test]
+async fn codes_that_stay_are_named() {
+    use ResponseError as E;
+    let check = async |codes, expected: &str| {
+        let error = outcome(codes).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check(&[E::TopicAuthorizationFailed], "not authorised to Produce partition lines-0").await;
+    check(&[E::InvalidProducerEpoch], "producer 7 with epoch 0 was fenced by a newer one").await;
+    check(&[E::InvalidRequiredAcks], "refused Produce for partition lines-0").await;
+    check(&[E::UnsupportedForMessageFormat], "UNSUPPORTED_FOR_MESSAGE_FORMAT (43)").await;
+}
+
+#[tokio::test]
+async fn a_batch_that_is_too_large_is_told_the_limit() {
+    let peer = Peer::start(|asked| match asked.key {
+        ApiKey::InitProducerId => Some(producer_id(asked)),
+        ApiKey::Produce => Some(produced(asked, ResponseError::MessageTooLarge.code(), -1)),
+        ApiKey::DescribeConfigs => {
+            let limit = DescribeConfigsResourceResult::default()
+                .with_name(StrBytes::from_static_str("max.message.bytes"))
+                .with_value(Some(StrBytes::from_static_str("70")));
+            let result = DescribeConfigsResult::default().with_configs(vec![limit]);
+            let body = DescribeConfigsResponse::default().with_results(vec![result]);
+            Some(asked.answer::<DescribeConfigsRequest>(&body))
+        }
+        _ => None,
+    })
+    .await;
+    let mut writer = writer(&peer, PLENTY).await;
+    let error = send(&mut *writer, 0, 1).await.unwrap_err();
+    let expected =
+        matches!(error, BrokerError::BatchTooLarge { size_bytes: 69, limit_bytes: Some(70), .. });
+    assert!(expected, "{error:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_leaves_a_partition_out_names_it() {
+    let peer = peer(|asked, _| asked.answer::<ProduceRequest>(&ProduceResponse::default())).await;
+    let mut writer = writer(&peer, PLENTY).await;
+    let error = send(&mut *writer, 1, 1).await.unwrap_err();
+    let BrokerError::Malformed { address, call, cause } = error else { panic!("{error}") };
+    assert_eq!((address, call), (peer.address.to_string(), "Produce"));
+    assert_eq!(cause, "it says nothing of lines-1");
+}
+
+#[tokio::test]
+async fn what_waits_goes_out_together() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sizes = Arc::clone(&seen);
+    let peer = peer(move |asked, number| {
+        let request = asked.request::<ProduceRequest>();
+        let partitions = request.topic_data.iter().map(|topic| topic.partition_data.len());
+        sizes.lock().unwrap().push(partitions.sum::<usize>());
+        produced(asked, 0, i64::try_from(number).unwrap())
+    })
+    .await;
+    let mut writer = writer(&peer, PLENTY).await;
+    let sends: Vec<_> = [0, 1].iter().map(|partition| send(&mut *writer, *partition, 1)).collect();
+    for acknowledgement in sends {
+        acknowledgement.await.unwrap();
+    }
+    assert_eq!(*seen.lock().unwrap(), [2]);
+}
+
+/// The log of a broker that answers in the end: the batches that arrived, as they are stored.
+fn stored(batches: &[Bytes]) -> Bytes {
+    let mut log = BytesMut::new();
+    for (offset, batch) in (100..).zip(batches) {
+        let mut batch = BytesMut::from(&batch[..]);
+        set_base_offset(&mut batch, offset, 0).unwrap();
+        log.extend_from_slice(&batch);
+    }
+    log.freeze()
+}
+
+#[tokio::test]
+async fn a_duplicate_of_unknown_place_is_looked_up() {
+    let log = Arc::new(Mutex::new(BTreeMap::new()));
+    let written = Arc::clone(&log);
+    let peer = Peer::start(move |asked| match asked.key {
+        ApiKey::InitProducerId => Some(producer_id(asked)),
+        ApiKey::Produce => {
+            let request = asked.request::<ProduceRequest>();
+            let batch = request.topic_data[0].partition_data[0].records.clone().unwrap();
+            let sequence = Batches::new(batch.clone()).next().unwrap().unwrap();
+            let sequence = sequence.header().base_sequence;
+            written.lock().unwrap().insert(sequence, batch);
+            Some(produced(asked, ResponseError::DuplicateSequenceNumber.code(), -1))
+        }
+        ApiKey::Fetch => {
+            let request = asked.request::<FetchRequest>();
+            let batches: Vec<Bytes> = written.lock().unwrap().values().cloned().collect();
+            let answers = request.topics.iter().map(|topic| {
+                let partition = PartitionData::default()
+                    .with_partition_index(0)
+                    .with_high_watermark(100 + i64::try_from(batches.len()).unwrap())
+                    .with_log_start_offset(0)
+                    .with_records(Some(stored(&batches)));
+                FetchableTopicResponse::default()
+                    .with_topic(topic.topic.clone())
+                    .with_topic_id(topic.topic_id)
+                    .with_partitions(vec![partition])
+            });
+            let body = FetchResponse::default().with_responses(answers.collect());
+            Some(asked.answer::<FetchRequest>(&body))
+        }
+        _ => None,
+    })
+    .await;
+    let mut writer = writer(&peer, PLENTY).await;
+    for offset in 100..103 {
+        let appended = send(&mut *writer, 0, 1).await.unwrap();
+        assert_eq!(appended.base_offset, offset);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever a broker's answer has become on its way: an acknowledgement or an error in time.
+    #[test]
+    fn no_mutation_of_an_answer_is_more_than_an_error(
+        byte in 4_usize..80,
+        flip in 1_u8..=255,
+        cut in prop::option::of(0_usize..80),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let peer = peer(move |asked, _| {
+                let Reply::Answer(answer) = produced(asked, 0, 5) else { return Reply::Close };
+                let mut answer = answer.to_vec();
+                if let Some(changed) = answer.get_mut(byte) {
+                    *changed ^= flip;
+                }
+                answer.truncate(cut.unwrap_or(answer.len()));
+                Reply::Answer(answer.into())
+            })
+            .await;
+            let mut writer = writer(&peer, Duration::from_millis(150)).await;
+            match send(&mut *writer, 0, 1).await {
+                Ok(_)
+                | Err(
+                    BrokerError::Malformed { .. }
+                    | BrokerError::TimedOut { .. }
+                    | BrokerError::Refused { .. }
+                    | BrokerError::NotAuthorised { .. }
+                    | BrokerError::ProducerFenced { .. }
+                    | BrokerError::OutOfOrderSequence { .. }
+                    | BrokerError::BatchTooLarge { .. }
+                    | BrokerError::Unsupported { .. }
+                    | BrokerError::UnknownPartition { .. }
+                    | BrokerError::NoLeader { .. },
+                ) => {}
+                Err(error) => panic!("{error}"),
+            }
+        });
+    }
+}

@@ -30,8 +30,20 @@ pub(crate) struct Graph {
     /// `arcs[starts[n]..starts[n + 1]]` leave node `n`, in the order of where they lead.
     starts: Vec<u32>,
     arcs: Vec<Arc>,
+    /// Those of them that can take more, `open[starts[n]..open_ends[n]]`, in the same order: all that
+    /// a search looks at.
+    open: Vec<OpenArc>,
+    open_ends: Vec<u32>,
     /// Where each edge, in the order put in, went.
     position: Vec<u32>,
+}
+
+/// What a search needs to know of an arc that can take more.
+#[derive(Clone, Copy, Debug)]
+struct OpenArc {
+    cost: i64,
+    to: u32,
+    arc: u32,
 }
 
 const NO_ARC: u32 = u32::MAX;
@@ -68,16 +80,49 @@ impl Graph {
                 Arc { to: *to, residual: edge.flow, cost: -edge.cost, counter }
             }
         });
-        let arcs = arcs.collect();
-        Self { starts, arcs, position: place.iter().step_by(2).copied().collect() }
+        let arcs: Vec<Arc> = arcs.collect();
+        let position = place.iter().step_by(2).copied().collect();
+        let nothing = OpenArc { cost: 0, to: 0, arc: NO_ARC };
+        let open = vec![nothing; arcs.len()];
+        let mut graph = Self { open_ends: starts[..nodes].to_vec(), starts, arcs, open, position };
+        for arc in 0..size(graph.arcs.len()) {
+            if graph.arcs[arc as usize].residual > 0 {
+                graph.open(arc);
+            }
+        }
+        graph
     }
 
     fn nodes(&self) -> u32 {
         u32::try_from(self.starts.len() - 1).expect("fewer than 2^32 nodes")
     }
 
-    fn leaving(&self, node: u32) -> std::ops::Range<u32> {
-        self.starts[node as usize]..self.starts[node as usize + 1]
+    /// The arcs that leave a node and can take more.
+    fn leaving(&self, node: u32) -> &[OpenArc] {
+        &self.open[self.starts[node as usize] as usize..self.open_ends[node as usize] as usize]
+    }
+
+    /// Where an arc is among the open ones of its node, or would be, and the node.
+    fn place_among_open(&self, arc: u32) -> (usize, usize) {
+        let node = self.start_of(arc);
+        let at = self.leaving(node).partition_point(|open| open.arc < arc);
+        (self.starts[node as usize] as usize + at, node as usize)
+    }
+
+    fn open(&mut self, arc: u32) {
+        let (at, node) = self.place_among_open(arc);
+        let end = self.open_ends[node] as usize;
+        self.open.copy_within(at..end, at + 1);
+        let Arc { to, cost, .. } = self.arcs[arc as usize];
+        self.open[at] = OpenArc { cost, to, arc };
+        self.open_ends[node] += 1;
+    }
+
+    fn close(&mut self, arc: u32) {
+        let (at, node) = self.place_among_open(arc);
+        let end = self.open_ends[node] as usize;
+        self.open.copy_within(at + 1..end, at);
+        self.open_ends[node] -= 1;
     }
 
     /// The flow along the edge that was put in at this position.
@@ -87,8 +132,17 @@ impl Graph {
     }
 
     fn push(&mut self, arc: u32, amount: u32) {
+        if amount == 0 {
+            return;
+        }
         let counter = self.arcs[arc as usize].counter;
         self.arcs[arc as usize].residual -= amount;
+        if self.arcs[arc as usize].residual == 0 {
+            self.close(arc);
+        }
+        if self.arcs[counter as usize].residual == 0 {
+            self.open(counter);
+        }
         self.arcs[counter as usize].residual += amount;
     }
 
@@ -134,13 +188,12 @@ impl Graph {
         let mut next = 0;
         while let Some(node) = queue.get(next).copied() {
             next += 1;
-            for at in self.leaving(node) {
-                let arc = &self.arcs[at as usize];
-                if seen[arc.to as usize] == round || arc.residual == 0 {
+            for arc in self.leaving(node) {
+                if seen[arc.to as usize] == round {
                     continue;
                 }
                 seen[arc.to as usize] = round;
-                arrived_by[arc.to as usize] = at;
+                arrived_by[arc.to as usize] = arc.arc;
                 if arc.to == sink {
                     return true;
                 }
@@ -212,12 +265,11 @@ impl CycleSearch {
                 continue;
             }
             let here = self.distance[node as usize];
-            for at in graph.leaving(node) {
-                let arc = &graph.arcs[at as usize];
+            for arc in graph.leaving(node) {
                 let to = arc.to as usize;
-                if arc.residual != 0 && self.distance[to] > here + arc.cost {
+                if self.distance[to] > here + arc.cost {
                     self.distance[to] = here + arc.cost;
-                    self.arrived_by[to] = at;
+                    self.arrived_by[to] = arc.arc;
                     self.closer[to] = true;
                     any = true;
                 }
@@ -232,10 +284,9 @@ impl CycleSearch {
                 continue;
             }
             let here = self.distance[node as usize];
-            for at in graph.leaving(node) {
-                let arc = &graph.arcs[at as usize];
-                if arc.residual != 0 && self.distance[arc.to as usize] > here + arc.cost {
-                    self.arrived_by[arc.to as usize] = at;
+            for arc in graph.leaving(node) {
+                if self.distance[arc.to as usize] > here + arc.cost {
+                    self.arrived_by[arc.to as usize] = arc.arc;
                     return Some(arc.to);
                 }
             }
@@ -326,10 +377,7 @@ impl Period {
             if stands(node as usize) {
                 !self.closer[node as usize]
             } else {
-                graph.leaving(node).all(|at| {
-                    let arc = &graph.arcs[at as usize];
-                    arc.residual == 0 || !stands(arc.to as usize)
-                })
+                graph.leaving(node).iter().all(|arc| !stands(arc.to as usize))
             }
         })
     }

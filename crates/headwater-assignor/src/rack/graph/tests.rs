@@ -112,6 +112,18 @@ proptest! {
             for arc in cycle {
                 graph.push(arc, amount);
             }
+            check_open(&graph);
         }
+    }
+}
+
+/// What is open is exactly what can take more.
+fn check_open(graph: &Graph) {
+    for node in 0..graph.nodes() {
+        let leaving = graph.starts[node as usize]..graph.starts[node as usize + 1];
+        let can_take_more: Vec<u32> =
+            leaving.filter(|arc| graph.arcs[*arc as usize].residual > 0).collect();
+        let open: Vec<u32> = graph.leaving(node).iter().map(|open| open.arc).collect();
+        assert_eq!(open, can_take_more);
     }
 }

@@ -344,9 +344,10 @@ impl InstanceBuilder {
     /// panics go to the uncaught-error handler as [`InstanceError::Assign`], unless there is a
     /// [fallback](Self::fallback_task_assignor).
     ///
-    /// What it is told in this version: tasks with their partitions, capacities, tags, racks, who runs what and
-    /// who has state of what on disk (with unknown lag), and its standing plan. Standbys and
-    /// warm-ups in its plan are passed over: instances do not run them yet.
+    /// What it is told in this version: tasks with their partitions, capacities, tags, racks, who
+    /// runs what and who has state of what on disk (with unknown lag), and its standing plan.
+    /// Standbys, warm-ups and follow-ups in its plan are passed over: instances know none of them
+    /// yet.
     pub fn task_assignor(mut self, assignor: impl TaskAssignor + Send + Sync + 'static) -> Self {
         self.assignor = Some(ChosenAssignor::new(assignor));
         self

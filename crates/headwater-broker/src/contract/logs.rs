@@ -117,7 +117,8 @@ async fn read_both(subject: &Subject, first: &TopicPartition, second: &TopicPart
             offsets[index] = records.last().map_or(offsets[index], |(last, _)| last + 1);
         }
         let [first, second] = offsets;
-        assert!(i64::abs(first - second) <= 1, "a partition is starved: {offsets:?}");
+        // A session turns to the other partition only from its second answer on (KIP-227).
+        assert!(i64::abs(first - second) <= 2, "a partition is starved: {offsets:?}");
     }
     assert_eq!(offsets, [3, 3]);
 }

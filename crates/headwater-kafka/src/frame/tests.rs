@@ -14,8 +14,11 @@ use kafka_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
 use kafka_protocol::messages::{
-    BrokerId, FetchRequest, FetchResponse, FindCoordinatorRequest, FindCoordinatorResponse,
-    ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse, ResponseHeader,
+    ApiVersionsRequest, BrokerId, CreateTopicsRequest, DescribeConfigsRequest, FetchRequest,
+    FetchResponse, FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatRequest,
+    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListOffsetsRequest,
+    ListOffsetsResponse, MetadataRequest, MetadataResponse, OffsetCommitRequest,
+    OffsetFetchRequest, ProduceRequest, ResponseHeader, SyncGroupRequest,
 };
 use kafka_protocol::protocol::{Encodable, HeaderVersion, Message, Request, StrBytes};
 use proptest::prelude::*;
@@ -115,6 +118,72 @@ fn check_kind(kind: usize, version: i16, change: impl FnOnce(Bytes) -> Bytes) ->
         _ => {
             let version = in_range(FindCoordinatorRequest::VERSIONS);
             check::<FindCoordinatorRequest>(&change(find_coordinator(version)), version)
+        }
+    }
+}
+
+/// The answers of a broker that were recorded: API key, version, bytes.
+fn recorded() -> Vec<(i16, i16, Bytes)> {
+    let text = include_str!("recorded.txt");
+    let answers = text.split("\n\n").skip(1).map(|answer| {
+        let (head, hex) = answer.split_once('\n').expect("bytes follow the head");
+        let (key, version) = head.split_once(' ').expect("key and version");
+        let digits: Vec<u8> = hex
+            .chars()
+            .filter_map(|digit| digit.to_digit(16))
+            .map(|digit| u8::try_from(digit).expect("a digit is small"))
+            .collect();
+        let bytes = digits.chunks(2).map(|pair| pair[0] * 16 + pair[1]);
+        let number = |text: &str| text.parse().expect("a number");
+        (number(key), number(version), bytes.collect())
+    });
+    answers.collect()
+}
+
+fn check_recorded(key: i16, version: i16, bytes: &Bytes) -> bool {
+    match key {
+        0 => check::<ProduceRequest>(bytes, version),
+        1 => check::<FetchRequest>(bytes, version),
+        2 => check::<ListOffsetsRequest>(bytes, version),
+        3 => check::<MetadataRequest>(bytes, version),
+        8 => check::<OffsetCommitRequest>(bytes, version),
+        9 => check::<OffsetFetchRequest>(bytes, version),
+        10 => check::<FindCoordinatorRequest>(bytes, version),
+        11 => check::<JoinGroupRequest>(bytes, version),
+        12 => check::<HeartbeatRequest>(bytes, version),
+        13 => check::<LeaveGroupRequest>(bytes, version),
+        14 => check::<SyncGroupRequest>(bytes, version),
+        18 => check::<ApiVersionsRequest>(bytes, version),
+        19 => check::<CreateTopicsRequest>(bytes, version),
+        22 => check::<InitProducerIdRequest>(bytes, version),
+        32 => check::<DescribeConfigsRequest>(bytes, version),
+        _ => panic!("no request has key {key}"),
+    }
+}
+
+#[test]
+fn recorded_answers_are_read_and_their_mutations_do_no_harm() {
+    let recorded = recorded();
+    assert_eq!(recorded.len(), 15);
+    for (key, version, bytes) in recorded {
+        assert!(check_recorded(key, version, &bytes), "key {key}");
+        for length in 0..bytes.len() {
+            let is_read = check_recorded(key, version, &bytes.slice(..length));
+            assert!(!is_read, "key {key}, the first {length} bytes");
+        }
+        for place in 4..bytes.len() {
+            for value in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut changed = bytes.to_vec();
+                changed[place] = value;
+                check_recorded(key, version, &Bytes::from(changed));
+            }
+            for lie in [&[0x7f, 0xff, 0xff, 0xff][..], &[0xff, 0xff, 0xff, 0xff, 0x0f]] {
+                let mut lying = bytes.to_vec();
+                for (byte, lie) in lying.iter_mut().skip(place).zip(lie) {
+                    *byte = *lie;
+                }
+                check_recorded(key, version, &Bytes::from(lying));
+            }
         }
     }
 }

@@ -57,6 +57,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("headwater-cli", &["headwater", "headwater-assignor", "headwater-topology"]),
     ("kafka-nodes", &[]),
     ("integration-tests", &["headwater", "headwater-topology", "kafka-nodes"]),
+    ("headwater-bench", &["headwater"]),
     ("xtask", &["kafka-nodes"]),
 ];
 

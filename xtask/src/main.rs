@@ -1,5 +1,6 @@
-//! Tasks of this repository: `cargo xtask ci`, `tidy`, `layers`, `itest`.
+//! Tasks of this repository: `cargo xtask ci`, `tidy`, `layers`, `itest`, `bench`.
 
+mod bench;
 mod ci;
 mod itest;
 mod layers;
@@ -29,6 +30,8 @@ enum Task {
     /// The tests that need a real Apache Kafka, with one: on the JVM, in a container, or running
     /// already.
     Itest(itest::Arguments),
+    /// What `headwater-bench` needs for a workload, alone or beside Kafka Streams.
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(&root),
         Task::Layers => layers::run(&root),
         Task::Itest(arguments) => itest::run(&root, &arguments),
+        Task::Bench(arguments) => bench::run(&root, &arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

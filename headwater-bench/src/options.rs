@@ -1,0 +1,142 @@
+//! The command line: the same for every implementation that is compared.
+
+use std::path::PathBuf;
+
+use anyhow::{bail, ensure};
+use clap::{Parser, ValueEnum};
+
+/// What is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub(crate) enum Workload {
+    /// The client alone: read, write, commit.
+    B1,
+    /// Source to sink.
+    W1,
+    /// Filter and map.
+    W2,
+    /// Count by key, on disk.
+    W3,
+    /// Count by key, in memory.
+    W4,
+    /// Count by a new key, over a repartition topic.
+    W9,
+    /// Put every record into a store, and hand it on.
+    #[value(name = "PUT")]
+    Put,
+}
+
+#[derive(Debug, Parser)]
+pub(crate) struct Options {
+    #[arg(long, value_enum)]
+    pub(crate) workload: Workload,
+    /// Bootstrap servers.
+    #[arg(long)]
+    pub(crate) bootstrap: String,
+    /// The application id, and so the group.
+    #[arg(long)]
+    pub(crate) app_id: String,
+    #[arg(long)]
+    pub(crate) state_dir: PathBuf,
+    /// Input topics, separated by commas.
+    #[arg(long = "in", value_delimiter = ',')]
+    pub(crate) inputs: Vec<String>,
+    /// The output topic.
+    #[arg(long = "out")]
+    pub(crate) output: String,
+    /// Stream threads.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// Time between two commits.
+    #[arg(long, default_value_t = 1_000)]
+    pub(crate) commit_ms: u64,
+    /// Record cache; 0: every update goes downstream.
+    #[arg(long)]
+    pub(crate) cache_bytes: Option<u64>,
+    #[arg(long, default_value = "at_least_once")]
+    pub(crate) guarantee: String,
+    #[arg(long, default_value_t = 0)]
+    pub(crate) standbys: u32,
+    /// Time between two probing rebalances. Nothing here waits for one.
+    #[arg(long)]
+    pub(crate) probing_ms: Option<u64>,
+    /// Session timeout of the group.
+    #[arg(long)]
+    pub(crate) session_ms: Option<u64>,
+    /// Time between two heartbeats.
+    #[arg(long)]
+    pub(crate) heartbeat_ms: Option<u64>,
+    /// Id of a static member.
+    #[arg(long)]
+    pub(crate) instance_id: Option<String>,
+    /// How long output waits for more of it. Nothing here waits, so any value is kept.
+    #[arg(long)]
+    pub(crate) linger_ms: Option<u64>,
+    #[arg(long, default_value = "classic")]
+    pub(crate) protocol: String,
+    /// Above 0: tell tasks and lags this often.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) report_ms: u64,
+    /// Where persistent stores are kept; a choice of this implementation, so for runs under a name
+    /// of their own.
+    #[arg(long, value_enum, default_value = "sled")]
+    pub(crate) backend: Backend,
+}
+
+/// A backend of persistent stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    Sled,
+    Memory,
+}
+
+impl Options {
+    /// What cannot be done is said before anything is started.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        ensure!(!self.inputs.is_empty(), "--in names no topic");
+        if self.guarantee != "at_least_once" {
+            bail!("--guarantee {} is not supported", self.guarantee);
+        }
+        ensure!(self.standbys == 0, "--standbys {} is not supported", self.standbys);
+        ensure!(self.protocol == "classic", "--protocol {} is not supported", self.protocol);
+        Ok(())
+    }
+
+    pub(crate) fn input(&self) -> &str {
+        &self.inputs[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::{Options, Workload};
+
+    fn parse(more: &[&str]) -> Options {
+        let always = ["bench", "--bootstrap", "h:1", "--app-id", "a", "--state-dir", "s"];
+        let words = [&always[..], &["--workload", "W3", "--in", "x,y", "--out", "o"], more];
+        Options::try_parse_from(words.concat()).unwrap()
+    }
+
+    #[test]
+    fn reads_the_options_of_a_kit() {
+        let options = parse(&["--cache-bytes", "0", "--commit-ms", "100"]);
+        assert_eq!(options.workload, Workload::W3);
+        assert_eq!(options.inputs, ["x", "y"]);
+        assert_eq!((options.cache_bytes, options.commit_ms, options.threads), (Some(0), 100, 1));
+        options.check().unwrap();
+    }
+
+    #[test]
+    fn refuses_what_it_would_not_do() {
+        for (more, word) in [
+            (["--guarantee", "exactly_once_v2"], "exactly_once_v2"),
+            (["--standbys", "1"], "standbys"),
+            (["--protocol", "streams"], "protocol"),
+        ] {
+            let error = parse(&more).check().unwrap_err().to_string();
+            assert!(error.contains(word) && error.contains("not supported"), "{error}");
+        }
+    }
+}

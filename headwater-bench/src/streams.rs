@@ -1,0 +1,110 @@
+//! A workload as an instance of the library.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use headwater::broker::TopicPartition;
+use headwater::prelude::*;
+use headwater::store::MemoryBackend;
+use headwater::{RestoreListener, StreamsConfig};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::events::say;
+use crate::options::{Backend, Options};
+use crate::topologies::topology;
+
+/// A kit waits 40 seconds before it kills.
+const CLOSE_LIMIT: Duration = Duration::from_secs(35);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Runs until SIGTERM or an error.
+pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    say("START", "");
+    let mut builder = Headwater::builder(topology(options)?)
+        .config(config(options))
+        .bootstrap_servers(&options.bootstrap)
+        .state_listener(|state, _| say("STATE", &state.to_string()))
+        .restore_listener(Arc::new(TellRestores));
+    if options.backend == Backend::Memory {
+        builder = builder.store_backend(Arc::new(MemoryBackend::new()));
+    }
+    let instance = builder.start().await.context("the application does not start")?;
+    let failed = watch(&instance, options, &mut terminate).await;
+    instance.close(CLOSE_LIMIT).await?;
+    if let Some(error) = failed {
+        anyhow::bail!("the application stopped: {error}");
+    }
+    say("STOPPED", "");
+    Ok(())
+}
+
+/// Until SIGTERM or an error. Answers the error.
+async fn watch(instance: &Instance, options: &Options, terminate: &mut Signal) -> Option<String> {
+    let report = options.report_ms > 0;
+    let every = if report { Duration::from_millis(options.report_ms) } else { LOOK_EVERY };
+    let mut ticks = tokio::time::interval(every);
+    let mut told = String::new();
+    loop {
+        tokio::select! {
+            biased;
+            _ = terminate.recv() => return None,
+            _ = ticks.tick() => {}
+        }
+        if let Some(error) = instance.error() {
+            return Some(error.to_string());
+        }
+        if report {
+            let tasks = tasks(instance, options.threads);
+            if tasks != told {
+                say("TASKS", &tasks);
+                told = tasks;
+            }
+        }
+    }
+}
+
+/// One group for each thread.
+fn tasks(instance: &Instance, threads: usize) -> String {
+    let tasks = instance.tasks();
+    let of_thread = |thread| {
+        let mine = tasks.iter().filter(|(_, status)| status.thread == thread);
+        let ids: Vec<String> = mine.map(|(task, _)| task.to_string()).collect();
+        format!("active={} standby=", ids.join(","))
+    };
+    (1..=threads).map(of_thread).collect::<Vec<_>>().join(";")
+}
+
+fn config(options: &Options) -> StreamsConfig {
+    let mut config = StreamsConfig::new(&options.app_id)
+        .state_dir(&options.state_dir)
+        .num_stream_threads(options.threads)
+        .commit_interval_ms(options.commit_ms);
+    if let Some(bytes) = options.cache_bytes {
+        config = config.statestore_cache_max_bytes(bytes);
+    }
+    if let Some(timeout) = options.session_ms {
+        config = config.session_timeout_ms(timeout);
+    }
+    if let Some(interval) = options.heartbeat_ms {
+        config = config.heartbeat_interval_ms(interval);
+    }
+    if let Some(id) = &options.instance_id {
+        config = config.group_instance_id(id);
+    }
+    config
+}
+
+#[derive(Debug)]
+struct TellRestores;
+
+impl RestoreListener for TellRestores {
+    fn on_restore_start(&self, changelog: &TopicPartition, _store: &str, start: i64, end: i64) {
+        say("RESTORE_START", &format!("{changelog} {start} {end}"));
+    }
+
+    fn on_restore_end(&self, changelog: &TopicPartition, _store: &str, total: u64) {
+        say("RESTORE_END", &format!("{changelog} {total}"));
+    }
+}

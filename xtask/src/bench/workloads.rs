@@ -1,0 +1,69 @@
+//! The names of workloads, and what stands behind each.
+
+/// The input topic of a workload by the kit's names; `None`: it makes its own.
+pub(super) fn input_of(workload: &str) -> Option<&'static str> {
+    let (base, variant) = workload.split_once('.').unwrap_or((workload, ""));
+    match (base, variant) {
+        ("E" | "F1" | "F2" | "F3", _) => None,
+        (_, variant) if variant.contains("long") => Some("x10k"),
+        (_, variant) if variant.contains("1m") => Some("u1m"),
+        (_, variant) if variant.contains("zipf") => Some("z1m"),
+        ("PUT" | "R1" | "R2", _) => Some("u1m"),
+        ("W3", variant) if variant.contains("nocache") => Some("m10k"),
+        ("W9", _) => Some("m10k"),
+        _ => Some("u10k"),
+    }
+}
+
+/// The workload and the options of the program under test; `None` for workloads that need the kit.
+pub(super) fn program_of(workload: &str) -> Option<(&str, Vec<&'static str>)> {
+    let mut parts = workload.split('.');
+    let base = parts.next()?;
+    if !matches!(base, "B1" | "W1" | "W2" | "W3" | "W4" | "W9" | "PUT") {
+        return None;
+    }
+    let mut options = Vec::new();
+    for variant in parts {
+        match variant {
+            "cache" | "long" | "1m" => {}
+            "nocache" => options.extend(["--cache-bytes", "0"]),
+            "2t" => options.extend(["--threads", "2"]),
+            _ => return None,
+        }
+    }
+    Some((base, options))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{input_of, program_of};
+
+    #[test]
+    fn inputs_are_those_of_the_kit() {
+        for (workload, input) in [
+            ("B1", Some("u10k")),
+            ("W1", Some("u10k")),
+            ("W3.cache", Some("u10k")),
+            ("W3.nocache", Some("m10k")),
+            ("W3.nocache.2t", Some("m10k")),
+            ("W3.nocache.long", Some("x10k")),
+            ("W3.1m.cache", Some("u1m")),
+            ("W3.zipf.nocache", Some("z1m")),
+            ("W4.nocache", Some("u10k")),
+            ("W9.cache", Some("m10k")),
+            ("R1", Some("u1m")),
+            ("E.W2.linger0", None),
+        ] {
+            assert_eq!(input_of(workload), input, "{workload}");
+        }
+    }
+
+    #[test]
+    fn options_are_in_the_names() {
+        assert_eq!(program_of("W3.cache"), Some(("W3", vec![])));
+        let options = vec!["--cache-bytes", "0", "--threads", "2"];
+        assert_eq!(program_of("W3.nocache.2t"), Some(("W3", options)));
+        assert_eq!(program_of("F1.standby0"), None);
+        assert_eq!(program_of("W3.unknown"), None);
+    }
+}

@@ -42,8 +42,11 @@ impl Child {
     /// # Errors
     /// When the program cannot be started.
     pub fn start(program: &Path, options: &JobOptions) -> anyhow::Result<Self> {
+        let bootstrap = options.bootstrap.iter().flat_map(|servers| ["--bootstrap", servers]);
         let mut process = Command::new(program)
             .arg("run")
+            .args(["--application", &options.application])
+            .args(bootstrap)
             .arg("--data-dir")
             .arg(&options.data_dir)
             .args(["--threads", &options.threads.to_string()])

@@ -1,34 +1,30 @@
-//! The word count under test, on an embedded broker in a directory.
+//! The word count under test, on an embedded broker in a directory or on a real Kafka.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use headwater::broker::TopicPartition;
-use headwater::broker::simple;
+use headwater::broker::{Broker, BrokerError, TopicPartition, simple};
 use headwater::embedded::{Embedded, EmbeddedOptions};
+use headwater::kafka::{Kafka, KafkaOptions};
 use headwater::prelude::*;
 use headwater::{Headwater, RestoreListener, StreamsConfig};
 
-/// The application's id.
-pub(crate) const APPLICATION: &str = "word-count";
-/// Where lines come in.
-pub(crate) const LINES: &str = "lines";
-/// Where counts go out.
-pub(crate) const COUNTS: &str = "counts";
-/// Between the two sub-topologies.
-pub(crate) const REPARTITION: &str = "word-count-counts-repartition";
-/// Where the counts are logged.
-pub(crate) const CHANGELOG: &str = "word-count-counts-changelog";
 /// Partitions of every topic.
-pub(crate) const PARTITIONS: i32 = 4;
+pub const PARTITIONS: i32 = 4;
+/// A Kafka that is away for longer is given up.
+const KAFKA_AWAY_LIMIT: Duration = Duration::from_mins(3);
 
 /// How the job runs.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
-    /// Where broker and state are kept.
+    /// The application's id; its topics begin with it.
+    pub application: String,
+    /// Bootstrap servers of a Kafka; `None`: the embedded broker in the directory.
+    pub bootstrap: Option<String>,
+    /// Where state is kept, and the embedded broker.
     pub data_dir: PathBuf,
     /// Stream threads.
     pub threads: usize,
@@ -38,19 +34,45 @@ pub struct JobOptions {
     pub cache_bytes: u64,
 }
 
+impl JobOptions {
+    /// Where lines come in.
+    pub fn lines(&self) -> String {
+        format!("{}.lines", self.application)
+    }
+
+    /// Where counts go out.
+    pub fn counts(&self) -> String {
+        format!("{}.counts", self.application)
+    }
+
+    /// Between the two sub-topologies.
+    pub fn repartition(&self) -> String {
+        format!("{}-counts-repartition", self.application)
+    }
+
+    /// Where the counts are logged.
+    pub fn changelog(&self) -> String {
+        format!("{}-counts-changelog", self.application)
+    }
+
+    /// The job's broker. Only one process at a time can have the embedded one.
+    ///
+    /// # Errors
+    /// When its directory is in use or damaged, or the Kafka does not answer.
+    pub async fn broker(&self) -> anyhow::Result<Arc<dyn Broker>> {
+        if let Some(bootstrap) = &self.bootstrap {
+            let options = KafkaOptions::new(bootstrap.parse()?);
+            return Ok(Arc::new(Kafka::connect(options).await?));
+        }
+        Ok(Arc::new(Embedded::open(self.data_dir.join("broker"), EmbeddedOptions::default())?))
+    }
+}
+
 /// The job.
 #[derive(Debug)]
 pub struct Job;
 
 impl Job {
-    /// The broker in the job's directory. Only one process at a time can have it.
-    ///
-    /// # Errors
-    /// When the directory is in use or damaged.
-    pub fn open_broker(data_dir: &Path) -> anyhow::Result<Embedded> {
-        Ok(Embedded::open(data_dir.join("broker"), EmbeddedOptions::default())?)
-    }
-
     /// Words of a line, as the job counts them.
     pub fn words(line: &str) -> impl Iterator<Item = &str> {
         line.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
@@ -63,48 +85,83 @@ impl Job {
     /// # Errors
     /// When the job cannot start, or stops.
     pub async fn run(options: &JobOptions) -> anyhow::Result<()> {
-        let broker = Self::open_broker(&options.data_dir)?;
-        let config = StreamsConfig::new(APPLICATION)
+        let broker = options.broker().await?;
+        let config = StreamsConfig::new(&options.application)
             .state_dir(options.data_dir.join("state"))
             .num_stream_threads(options.threads)
             .commit_interval_ms(options.commit_interval_ms)
             .statestore_cache_max_bytes(options.cache_bytes)
             // The trial looks at every record afterwards.
             .repartition_purge_interval_ms(86_400_000);
-        let instance = Headwater::builder(Self::topology()?)
+        let instance = Headwater::builder(Self::topology(options)?)
             .config(config)
-            .broker(Arc::new(broker.clone()))
+            .broker(Arc::clone(&broker))
             .restore_listener(Arc::new(TellRestores))
             .start()
             .await
             .context("the job does not start")?;
-        let mut ticks = tokio::time::interval(Duration::from_millis(20));
-        loop {
-            ticks.tick().await;
-            if let Some(error) = instance.error() {
-                anyhow::bail!("the job stopped: {error}");
-            }
-            let lines = simple::lag(&broker, APPLICATION, LINES).await?;
-            if lines == 0 && simple::lag(&broker, APPLICATION, REPARTITION).await? == 0 {
-                break;
-            }
+        tokio::select! {
+            biased;
+            error = Self::failure(&instance) => return Err(error),
+            counted = Self::all_counted(&*broker, options) => counted?,
         }
         instance.close(Duration::from_mins(1)).await?;
         tell("closed");
         Ok(())
     }
 
-    fn topology() -> Result<Topology, DslError> {
+    /// Why the instance stopped, as soon as it does.
+    async fn failure(instance: &Instance) -> anyhow::Error {
+        instance.wait_for(InstanceState::is_ending).await;
+        match instance.error() {
+            Some(error) => anyhow::anyhow!("the job stopped: {error}"),
+            None => anyhow::anyhow!("the job stopped without an error"),
+        }
+    }
+
+    /// Until everything is counted and committed. A real Kafka may be away for a while; an
+    /// embedded one may not.
+    async fn all_counted(broker: &dyn Broker, options: &JobOptions) -> anyhow::Result<()> {
+        let every = if options.bootstrap.is_some() { 500 } else { 20 };
+        let mut ticks = tokio::time::interval(Duration::from_millis(every));
+        let mut away_since = None;
+        loop {
+            let now = ticks.tick().await;
+            match Self::left(broker, options).await {
+                Ok(0) => return Ok(()),
+                Ok(_) => away_since = None,
+                Err(error) => {
+                    let since = *away_since.get_or_insert(now);
+                    let is_patient = options.bootstrap.is_some();
+                    if !is_patient || now.duration_since(since) > KAFKA_AWAY_LIMIT {
+                        return Err(error.into());
+                    }
+                    tell(&format!("cannot ask: {error}"));
+                }
+            }
+        }
+    }
+
+    /// Records that are not counted and committed yet.
+    async fn left(broker: &dyn Broker, options: &JobOptions) -> Result<i64, BrokerError> {
+        let lines = simple::lag(broker, &options.application, &options.lines()).await?;
+        if lines > 0 {
+            return Ok(lines);
+        }
+        simple::lag(broker, &options.application, &options.repartition()).await
+    }
+
+    fn topology(options: &JobOptions) -> Result<Topology, DslError> {
         let builder = StreamsBuilder::new();
         builder
-            .stream(LINES, Consumed::with(Utf8, Utf8))
+            .stream(options.lines(), Consumed::with(Utf8, Utf8))
             .flat_map_values(|line, out| {
                 Self::words(line).for_each(|word| out.emit(word.to_owned()));
             })
             .group_by(|_, word| word.clone(), Grouped::with(Utf8, Utf8))
             .count(Materialized::named("counts"))
             .to_stream()
-            .to(COUNTS, Produced::with(Utf8, Long));
+            .to(options.counts(), Produced::with(Utf8, Long));
         builder.build()
     }
 }

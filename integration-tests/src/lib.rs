@@ -12,7 +12,7 @@ mod trial;
 pub use audit::Again;
 pub use child::{Child, ChildReport, RestoreReport};
 pub use expected::{Expected, Verdict};
-pub use job::{Job, JobOptions};
+pub use job::{Job, JobOptions, PARTITIONS};
 pub use one_task::{OneTask, OneTaskOptions};
 pub use text::{real_lines, shipped_lines};
 pub use trial::{Trial, TrialOptions, TrialReport};

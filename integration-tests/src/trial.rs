@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use headwater::broker::simple::{self, TopicWriter};
-use headwater::broker::{BrokerError, OffsetSpec};
-use headwater::embedded::Embedded;
+use headwater::broker::{Broker, BrokerError, OffsetSpec};
 
 use crate::audit::{Again, JobTopics, Marks, audit};
-use crate::job::{APPLICATION, CHANGELOG, COUNTS, LINES, PARTITIONS, REPARTITION};
-use crate::{Child, ChildReport, Expected, Job, JobOptions, RestoreReport, Verdict};
+use crate::{Child, ChildReport, Expected, JobOptions, PARTITIONS, RestoreReport, Verdict};
 
 /// What is tried.
 #[derive(Clone, Debug)]
@@ -60,30 +58,30 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Writes the lines into a new broker directory.
+    /// Writes the lines into new topics.
     ///
     /// # Errors
-    /// When the directory is in use or cannot be written.
+    /// When the broker does not answer, or its directory is in use or cannot be written.
     pub async fn prepare(options: TrialOptions, lines: &[String]) -> anyhow::Result<Self> {
-        let broker = Job::open_broker(&options.job.data_dir)?;
-        for topic in [LINES, COUNTS] {
-            simple::create_topic(&broker, topic, PARTITIONS).await?;
+        let broker = options.job.broker().await?;
+        for topic in [options.job.lines(), options.job.counts()] {
+            simple::create_topic(&*broker, &topic, PARTITIONS).await?;
         }
         let trial = Self { options, expected: Expected::default(), next_line: 0 };
-        trial.more(&broker, lines).await
+        trial.more(&*broker, lines).await
     }
 
     /// Adds lines to what is there, between two runs.
     ///
     /// # Errors
-    /// When the directory is in use or cannot be written.
+    /// As [`prepare`](Self::prepare).
     pub async fn add(self, lines: &[String]) -> anyhow::Result<Self> {
-        let broker = Job::open_broker(&self.options.job.data_dir)?;
-        self.more(&broker, lines).await
+        let broker = self.options.job.broker().await?;
+        self.more(&*broker, lines).await
     }
 
-    async fn more(mut self, broker: &Embedded, lines: &[String]) -> anyhow::Result<Self> {
-        let mut writer = TopicWriter::new(broker, LINES).await?;
+    async fn more(mut self, broker: &dyn Broker, lines: &[String]) -> anyhow::Result<Self> {
+        let mut writer = TopicWriter::new(broker, &self.options.job.lines()).await?;
         for line in lines {
             writer.add(self.next_line, None, Some(line.as_bytes()))?;
             self.next_line += 1;
@@ -115,15 +113,15 @@ impl Trial {
         ensure!(last.closed, "the job ended without closing");
         restores.push(last.restores);
         marks.push(self.marks().await?);
-        let broker = Job::open_broker(&self.options.job.data_dir)?;
-        let found = counts(&broker).await?;
-        uncommitted += self.repeated(&broker).await?;
+        let broker = self.options.job.broker().await?;
+        let found = counts(&*broker, &self.options.job.counts()).await?;
+        uncommitted += self.repeated(&*broker).await?;
         let again = if self.options.job.cache_bytes == 0 {
-            Some(audit(&broker, &job_topics(), &marks).await?)
+            Some(audit(&*broker, &job_topics(&self.options.job), &marks).await?)
         } else {
             None
         };
-        let changelog = simple::partitions(&broker, CHANGELOG).await?;
+        let changelog = simple::partitions(&*broker, &self.options.job.changelog()).await?;
         Ok(TrialReport {
             expected_total: self.expected.total(),
             verdict: self.expected.judge(&found),
@@ -131,7 +129,7 @@ impl Trial {
             again,
             kills,
             restores,
-            changelog_ends: simple::offsets(&broker, &changelog, OffsetSpec::Latest).await?,
+            changelog_ends: simple::offsets(&*broker, &changelog, OffsetSpec::Latest).await?,
         })
     }
 
@@ -152,15 +150,16 @@ impl Trial {
 
     /// How far the job has come.
     async fn marks(&self) -> anyhow::Result<Marks> {
-        let broker = Job::open_broker(&self.options.job.data_dir)?;
-        Marks::take(&broker, &job_topics()).await
+        let broker = self.options.job.broker().await?;
+        Marks::take(&*broker, &job_topics(&self.options.job)).await
     }
 
     /// Records of the repartition topic that may be counted again: those behind the committed
     /// offsets.
     async fn uncommitted(&self) -> anyhow::Result<i64> {
-        let broker = Job::open_broker(&self.options.job.data_dir)?;
-        match simple::lag(&broker, APPLICATION, REPARTITION).await {
+        let job = &self.options.job;
+        let broker = job.broker().await?;
+        match simple::lag(&*broker, &job.application, &job.repartition()).await {
             // Killed before it had made its topics: nothing was processed.
             Err(BrokerError::UnknownTopic { .. }) => Ok(0),
             lag => Ok(lag?),
@@ -168,26 +167,26 @@ impl Trial {
     }
 
     /// Words written to the repartition topic more than once.
-    async fn repeated(&self, broker: &Embedded) -> anyhow::Result<i64> {
-        let repartition = simple::partitions(broker, REPARTITION).await?;
+    async fn repeated(&self, broker: &dyn Broker) -> anyhow::Result<i64> {
+        let repartition = simple::partitions(broker, &self.options.job.repartition()).await?;
         let ends = simple::offsets(broker, &repartition, OffsetSpec::Latest).await?;
         Ok(ends.iter().sum::<i64>() - self.expected.total())
     }
 }
 
-fn job_topics() -> JobTopics {
+fn job_topics(job: &JobOptions) -> JobTopics {
     JobTopics {
-        application: APPLICATION.to_owned(),
-        lines: LINES.to_owned(),
-        repartition: REPARTITION.to_owned(),
-        changelog: CHANGELOG.to_owned(),
+        application: job.application.clone(),
+        lines: job.lines(),
+        repartition: job.repartition(),
+        changelog: job.changelog(),
     }
 }
 
 /// The last count of every word in the output topic.
-async fn counts(broker: &Embedded) -> anyhow::Result<BTreeMap<String, i64>> {
+async fn counts(broker: &dyn Broker, topic: &str) -> anyhow::Result<BTreeMap<String, i64>> {
     let mut counts = BTreeMap::new();
-    for record in simple::read_topic(broker, COUNTS).await? {
+    for record in simple::read_topic(broker, topic).await? {
         let word = String::from_utf8(record.key.context("a count without a word")?)?;
         let count: [u8; 8] =
             record.value.context("a word without a count")?.as_slice().try_into()?;

@@ -3,6 +3,8 @@
 //! ```sh
 //! cargo run --release -p integration-tests --bin word-count-trial -- try --lines 1000000 --kills 20
 //! ```
+//!
+//! On the embedded broker, or with `--bootstrap HOST:PORT` on a Kafka.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,7 +29,13 @@ enum Command {
 
 #[derive(Args)]
 struct RunArguments {
-    /// Where broker and state are kept.
+    /// Bootstrap servers of a Kafka. Without: the embedded broker.
+    #[arg(long)]
+    bootstrap: Option<String>,
+    /// The application's id, with which its topics begin. On a Kafka, one that it has not seen.
+    #[arg(long, default_value = "word-count")]
+    application: String,
+    /// Where state is kept, and the embedded broker.
     #[arg(long)]
     data_dir: PathBuf,
     #[arg(long, default_value_t = 2)]
@@ -58,6 +66,8 @@ struct TryArguments {
 impl RunArguments {
     fn options(&self) -> JobOptions {
         JobOptions {
+            application: self.application.clone(),
+            bootstrap: self.bootstrap.clone(),
             data_dir: self.data_dir.clone(),
             threads: self.threads,
             commit_interval_ms: self.commit_interval_ms,

@@ -9,6 +9,8 @@ fn options(data_dir: &Path, kills: usize, cache_bytes: u64) -> TrialOptions {
     TrialOptions {
         program: env!("CARGO_BIN_EXE_word-count-trial").into(),
         job: JobOptions {
+            application: "word-count".into(),
+            bootstrap: None,
             data_dir: data_dir.to_owned(),
             threads: 2,
             commit_interval_ms: 50,

@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of it is test code, helpers too")]
 
+mod counting;
 mod environment;
 mod faults;
 mod proxy;

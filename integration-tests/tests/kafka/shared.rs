@@ -1,4 +1,6 @@
 //! Tests that share one Kafka.
 
+mod bad_input;
 mod contract;
+mod counting;
 mod witnesses;

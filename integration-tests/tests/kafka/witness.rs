@@ -7,7 +7,7 @@ use std::time::Duration;
 use rskafka::chrono::{DateTime, Utc};
 use rskafka::client::partition::{Compression, OffsetAt, PartitionClient, UnknownTopicHandling};
 use rskafka::client::{Client, ClientBuilder};
-use rskafka::record::Record;
+use rskafka::record::{Record, RecordAndOffset};
 
 /// Records of one request.
 const REQUEST_RECORDS: usize = 2_000;
@@ -87,22 +87,41 @@ impl Witness {
     /// Everything a topic holds, partition by partition.
     pub(crate) async fn read(&self, topic: &str, partitions: i32) -> Vec<Seen> {
         let mut records = Vec::new();
+        self.for_each(topic, partitions, &mut |seen| records.push(seen)).await;
+        records
+    }
+
+    /// Shows everything a topic holds, partition by partition.
+    pub(crate) async fn for_each(
+        &self,
+        topic: &str,
+        partitions: i32,
+        each: &mut (dyn FnMut(Seen) + Send),
+    ) {
         for partition in 0..partitions {
             let client = self.partition(topic, partition).await;
             let mut offset = client.get_offset(OffsetAt::Earliest).await.unwrap();
             let end = client.get_offset(OffsetAt::Latest).await.unwrap();
             while offset < end {
                 let (found, _) = client.fetch_records(offset, 1..FETCH_BYTES, 500).await.unwrap();
-                for found in found {
-                    offset = found.offset + 1;
-                    let Record { key, value, headers, timestamp } = found.record;
+                for RecordAndOffset { record, offset: at } in found {
+                    offset = at + 1;
+                    let Record { key, value, headers, timestamp } = record;
                     let timestamp = timestamp.timestamp_millis();
-                    let offset = found.offset;
-                    records.push(Seen { partition, offset, timestamp, key, value, headers });
+                    each(Seen { partition, offset: at, timestamp, key, value, headers });
                 }
             }
         }
-        records
+    }
+
+    /// Offsets behind the last record, by partition.
+    pub(crate) async fn ends(&self, topic: &str, partitions: i32) -> Vec<i64> {
+        let mut ends = Vec::new();
+        for partition in 0..partitions {
+            let client = self.partition(topic, partition).await;
+            ends.push(client.get_offset(OffsetAt::Latest).await.unwrap());
+        }
+        ends
     }
 
     async fn partition(&self, topic: &str, partition: i32) -> PartitionClient {

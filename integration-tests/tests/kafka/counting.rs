@@ -1,0 +1,146 @@
+//! The word count as a process of its own, and what the witness sees of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use integration_tests::{Child, Expected, JobOptions, PARTITIONS, shipped_lines};
+use tempfile::TempDir;
+
+use crate::environment::unique;
+use crate::witness::{Seen, Witness};
+
+const POLL: Duration = Duration::from_millis(50);
+
+/// Lines in a topic, the job that counts them, and what they come to.
+#[derive(Debug)]
+pub(crate) struct Counting {
+    pub(crate) options: JobOptions,
+    witness: Witness,
+    expected: Expected,
+    written: i64,
+    _home: TempDir,
+}
+
+impl Counting {
+    /// Makes the topics. `cache_bytes` 0: every count goes to the output.
+    pub(crate) async fn prepare(bootstrap: &str, copies: i16, cache_bytes: u64) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let options = JobOptions {
+            application: unique("count"),
+            bootstrap: Some(bootstrap.to_owned()),
+            data_dir: home.path().to_owned(),
+            threads: 2,
+            commit_interval_ms: 100,
+            cache_bytes,
+        };
+        let witness = Witness::connect(bootstrap).await;
+        for topic in [options.lines(), options.counts()] {
+            witness.create_topic(&topic, PARTITIONS, copies).await;
+        }
+        Self { options, witness, expected: Expected::default(), written: 0, _home: home }
+    }
+
+    /// Writes so many lines of real text.
+    pub(crate) async fn write(&mut self, count: usize) {
+        let lines = shipped_lines(count);
+        let record = |(line, timestamp): (&String, i64)| Seen {
+            timestamp,
+            value: Some(line.clone().into_bytes()),
+            ..Seen::default()
+        };
+        let records: Vec<Seen> = lines.iter().zip(self.written..).map(record).collect();
+        self.witness.write(&self.options.lines(), PARTITIONS, &records).await;
+        self.written += i64::try_from(count).unwrap();
+        for (word, count) in Expected::of(lines.iter().map(String::as_str)).counts {
+            *self.expected.counts.entry(word).or_default() += count;
+        }
+    }
+
+    pub(crate) fn start(&self) -> Child {
+        let program = env!("CARGO_BIN_EXE_word-count-trial");
+        Child::start(program.as_ref(), &self.options).unwrap()
+    }
+
+    /// Starts the job, and `kill -9`s it after a while; answers whether it was still at work.
+    pub(crate) async fn live_for(&self, life: Duration) -> bool {
+        let mut child = self.start();
+        tokio::time::sleep(life).await;
+        let was_at_work = !child.has_ended().unwrap();
+        if was_at_work {
+            child.kill().unwrap();
+        } else {
+            assert!(child.wait().unwrap().closed);
+        }
+        was_at_work
+    }
+
+    /// Runs the job until everything is counted.
+    pub(crate) async fn finish(&self, limit: Duration) {
+        end_in_peace(self.start(), limit).await;
+    }
+
+    /// All words of the lines.
+    pub(crate) fn words(&self) -> i64 {
+        self.expected.total()
+    }
+
+    /// What the output topic says.
+    pub(crate) async fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        let mut each = |seen: Seen| counts.add(seen);
+        self.witness.for_each(&self.options.counts(), PARTITIONS, &mut each).await;
+        counts
+    }
+
+    /// No word is lost, none invented; how much was counted twice.
+    pub(crate) fn excess(&self, counts: &Counts) -> i64 {
+        let verdict = self.expected.judge(&counts.last);
+        assert_eq!(verdict.lost, [], "words were lost");
+        assert_eq!(verdict.invented, [] as [&str; 0], "words were invented");
+        verdict.excess
+    }
+}
+
+/// Waits until a job ends by itself.
+pub(crate) async fn end_in_peace(mut child: Child, limit: Duration) {
+    let ended = async {
+        while !child.has_ended().unwrap() {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    let in_time = tokio::time::timeout(limit, ended).await;
+    if in_time.is_err() {
+        let report = child.kill().unwrap();
+        panic!("the job was not done in {limit:?}: {report:?}");
+    }
+    assert!(child.wait().unwrap().closed);
+}
+
+/// Counts in the order in which they came out, word by word.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) last: BTreeMap<String, i64>,
+    pub(crate) records: usize,
+    /// How often a word's count was not above the one before.
+    pub(crate) steps_back: BTreeMap<String, usize>,
+    /// How often a word's count was more than one above the one before.
+    pub(crate) leaps: usize,
+    places: BTreeMap<String, BTreeSet<i32>>,
+}
+
+impl Counts {
+    fn add(&mut self, seen: Seen) {
+        let word = String::from_utf8(seen.key.expect("a count is of a word")).unwrap();
+        let bytes: [u8; 8] = seen.value.expect("a word has a count").try_into().unwrap();
+        let count = i64::from_be_bytes(bytes);
+        let before = self.last.insert(word.clone(), count).unwrap_or(0);
+        self.records += 1;
+        self.leaps += usize::from(count > before + 1);
+        if count <= before {
+            *self.steps_back.entry(word.clone()).or_default() += 1;
+        }
+        let places = self.places.entry(word).or_default();
+        places.insert(seen.partition);
+        assert_eq!(places.len(), 1, "a word has one partition");
+    }
+}

@@ -40,6 +40,8 @@ pub(crate) struct MemberPlan {
     pub(crate) active: BTreeSet<TaskId>,
     /// The tasks that come as soon as their owners have released them.
     pub(crate) withheld: BTreeSet<TaskId>,
+    /// A task of somebody is withheld: the next round comes soon, and is heard of by heartbeat.
+    pub(crate) round_follows: bool,
     /// Its share of what the assignor wants to be told next time.
     pub(crate) standing: Option<StandingShare>,
     /// The whole application is to stop.
@@ -109,6 +111,7 @@ impl MemberPlan {
         let message = wire::MemberPlan {
             active: wire::tasks(&self.active),
             withheld: wire::tasks(&self.withheld),
+            round_follows: self.round_follows,
             shutdown: self.shutdown,
             standing: self.standing.as_ref().map(wire::StandingShare::from),
         };
@@ -121,6 +124,7 @@ impl MemberPlan {
         Ok(Self {
             active: wire::task_ids(&message.active),
             withheld: wire::task_ids(&message.withheld),
+            round_follows: message.round_follows,
             standing: message.standing.map(Into::into),
             shutdown: message.shutdown,
         })
@@ -196,6 +200,8 @@ mod wire {
         pub(super) shutdown: bool,
         #[prost(message, optional, tag = "4")]
         pub(super) standing: Option<StandingShare>,
+        #[prost(bool, tag = "5")]
+        pub(super) round_follows: bool,
     }
 
     impl From<&super::StandingShare> for StandingShare {
@@ -282,6 +288,7 @@ mod tests {
         let plan = MemberPlan {
             active: tasks(&[7]),
             withheld: tasks(&[8]),
+            round_follows: true,
             standing: Some(standing()),
             shutdown: true,
         };

@@ -1,6 +1,8 @@
 //! The group task: awaits the events of the membership and does nothing else, so that heartbeats
 //! never wait for anything.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use headwater_broker::{BrokerError, GroupEvent, MemberAssignment, Membership};
 use tokio::sync::mpsc;
@@ -12,6 +14,8 @@ pub(super) enum GroupCommand {
     Join(Bytes),
     /// The leader's decision.
     Plan(Vec<MemberAssignment>),
+    /// Beat at least this often from now on.
+    Beat(Duration),
     /// Leave, and stop.
     Leave,
 }
@@ -43,6 +47,10 @@ pub(super) async fn run(
                 }
                 Some(GroupCommand::Plan(assignments)) => {
                     membership.plan(assignments);
+                    continue;
+                }
+                Some(GroupCommand::Beat(interval)) => {
+                    membership.set_heartbeat_interval(interval);
                     continue;
                 }
                 Some(GroupCommand::Leave) => {

@@ -63,10 +63,16 @@ pub(super) fn plan(
             let plan = MemberPlan {
                 active: hand_over.active.into_iter().map(from_assignor).collect(),
                 withheld: hand_over.withheld.into_iter().map(from_assignor).collect(),
+                round_follows: false,
                 standing: standing.clone(),
                 shutdown: false,
             };
             told.insert(MemberId::from(member.as_str()), plan);
+        }
+    }
+    if told.values().any(|plan| !plan.withheld.is_empty()) {
+        for plan in told.values_mut() {
+            plan.round_follows = true;
         }
     }
     let moves = assignor::moves(&state, &checked.assignment);
@@ -372,6 +378,7 @@ mod tests {
             let promised = &told.active | &told.withheld;
             assert_eq!(second.told[id].active, promised, "{id}");
             assert!(second.told[id].withheld.is_empty());
+            assert!(told.round_follows && !second.told[id].round_follows, "{id}");
         }
     }
 

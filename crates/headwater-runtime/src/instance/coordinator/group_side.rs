@@ -22,6 +22,9 @@ use crate::instance::state::InstanceState;
 /// The name of our protocol in the group: members of another are refused by the broker.
 const PROTOCOL: &str = "headwater";
 
+/// At most so long between two heartbeats while tasks wait for their owners to release them.
+const HEARTBEAT_BEFORE_A_ROUND: Duration = Duration::from_millis(50);
+
 /// Time between two tries to join a group that has members of another protocol.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 
@@ -147,6 +150,13 @@ impl Coordinator {
         }
     }
 
+    /// Members hear of a rebalance only by heartbeat, so they beat often while one is to come.
+    fn beat(&self, round_follows: bool) {
+        let usual = Duration::from_millis(self.shared.config.heartbeat_interval_ms);
+        let interval = if round_follows { usual.min(HEARTBEAT_BEFORE_A_ROUND) } else { usual };
+        send(&self.group, GroupCommand::Beat(interval));
+    }
+
     /// Does what the leader has decided.
     fn follow(&mut self, plan: &MemberPlan) {
         if plan.shutdown {
@@ -156,6 +166,7 @@ impl Coordinator {
         if self.ending != Ending::No {
             return;
         }
+        self.beat(plan.round_follows);
         self.plan = Plan::Followed;
         self.standing.clone_from(&plan.standing);
         let ours: Vec<TaskId> = self.tasks.keys().copied().collect();

@@ -48,6 +48,28 @@ async fn two_instances_share_the_tasks() {
     close(two).await;
 }
 
+/// The first instance hears of the second by its next heartbeat; the round in which it gives tasks
+/// away need not be waited for as long again.
+#[tokio::test(start_paused = true)]
+async fn a_round_that_follows_is_not_waited_for() {
+    const HEARTBEAT_MS: u64 = 20_000;
+    let world = World::new().await;
+    let config =
+        world.config().heartbeat_interval_ms(HEARTBEAT_MS).session_timeout_ms(3 * HEARTBEAT_MS);
+    let start =
+        async |config| world.builder(WordCount::default()).config(config).start().await.unwrap();
+    let one = start(config.clone()).await;
+    running(&one).await;
+    let directory = tempfile::tempdir().unwrap();
+    let started = tokio::time::Instant::now();
+    let two = start(config.state_dir(directory.path())).await;
+    tasks_settle(&[&one, &two], &[2, 2]).await;
+    let took = started.elapsed();
+    assert!(took < Duration::from_millis(HEARTBEAT_MS + 2000), "it took {took:?}");
+    close(one).await;
+    close(two).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_tasks_of_a_crashed_instance_move() {
     let world = World::new().await;

@@ -63,6 +63,19 @@ impl From<SerdeError> for StepError {
     }
 }
 
+/// Runs a step with a buffer for keys and values, and lets the handler decide where user code failed.
+#[inline]
+pub(crate) fn with_buffer(
+    cx: &mut Cx<'_>,
+    index: NodeIndex,
+    step: impl FnOnce(&mut Cx<'_>, &mut Vec<u8>) -> Result<(), StepError>,
+) -> Result<(), TaskError> {
+    let mut buffer = cx.take_buffer();
+    let result = step(cx, &mut buffer);
+    cx.give_buffer(buffer);
+    settle(cx, index, result)
+}
+
 /// Lets the handler decide where user code failed.
 #[inline]
 pub(crate) fn settle(

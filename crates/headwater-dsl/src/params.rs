@@ -37,4 +37,32 @@ macro_rules! plain_impls {
     };
 }
 
-pub(crate) use plain_impls;
+/// How serdes are given to a parameter object that has a key and a value one.
+macro_rules! serde_setters {
+    ($name:ident) => {
+        impl<K, V> $name<K, V> {
+            /// With these serdes.
+            pub fn with(key: impl Serde<K>, value: impl Serde<V>) -> Self {
+                Self { key: Some(codec(key)), value: Some(codec(value)), ..Self::new() }
+            }
+
+            /// Sets the key serde.
+            pub fn with_key_serde(self, serde: impl Serde<K>) -> Self {
+                Self { key: Some(codec(serde)), ..self }
+            }
+
+            /// Sets the value serde.
+            pub fn with_value_serde(self, serde: impl Serde<V>) -> Self {
+                Self { value: Some(codec(serde)), ..self }
+            }
+        }
+
+        impl<K, V> Default for $name<K, V> {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+    };
+}
+
+pub(crate) use {plain_impls, serde_setters};

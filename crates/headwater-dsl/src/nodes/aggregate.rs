@@ -6,7 +6,7 @@ use std::sync::Arc;
 use headwater_runtime::{Cx, NodeIndex, NullPart, TaskError, UserError};
 
 use super::kept_table::{Kept, KeptTable};
-use super::{NewValue, StepError, settle};
+use super::{NewValue, with_buffer};
 use crate::edge::{Edge, Node};
 use crate::record::Record;
 use crate::wiring::WireInner;
@@ -69,43 +69,12 @@ where
         let Some(value) = record.value else {
             return cx.null_record(self.index, NullPart::Value);
         };
-        let mut buffer = cx.take_buffer();
-        let result = self.update(cx, (key, value), record.timestamp, &mut buffer);
-        cx.give_buffer(buffer);
-        settle(cx, self.index, result)
-    }
-}
-
-impl<K: 'static, V, A: 'static, I, C> Aggregate<K, V, A, I, C>
-where
-    I: Fn() -> Result<Option<A>, UserError>,
-    C: for<'a> Fn(&'a K, &'a V, Option<A>) -> Result<NewValue<'a, A>, UserError>,
-{
-    #[inline]
-    fn update(
-        &self,
-        cx: &mut Cx<'_>,
-        (key, value): (&K, &V),
-        timestamp: i64,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(), StepError> {
         let Aggregation { initial, compute } = &*self.aggregation;
-        let store_key = self.table.key(key, buffer)?;
-        let before = self.table.get(cx, &store_key)?;
-        let (aggregate, timestamp) = match before {
-            Some((aggregate, earlier)) => (Some(aggregate), timestamp.max(earlier)),
-            None => (initial()?, timestamp),
-        };
-        // The function takes the aggregate away; what nodes below need of it is read once more.
-        let old = if self.table.sends_old && aggregate.is_some() {
-            match self.table.get(cx, &store_key)? {
-                Some((aggregate, _)) => Some(aggregate),
-                None => initial()?,
-            }
-        } else {
-            None
-        };
-        let new = compute(key, value, aggregate)?;
-        self.table.put(cx, store_key, &new, old.as_ref(), timestamp)
+        with_buffer(cx, self.index, |cx, buffer| {
+            let store_key = self.table.key(key, buffer)?;
+            self.table.aggregate(cx, store_key, record.timestamp, initial, |so_far| {
+                compute(key, value, so_far)
+            })
+        })
     }
 }

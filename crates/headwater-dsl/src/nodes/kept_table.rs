@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use headwater_runtime::{CachedUpdate, Cx, FlushListener, NodeIndex, StoreSlot, TaskError};
+use headwater_runtime::{
+    CachedUpdate, Cx, FlushListener, NodeIndex, StoreSlot, TaskError, UserError,
+};
 use headwater_store::serde::Payload;
 
 use super::{NewValue, StepError, settle};
@@ -117,6 +119,37 @@ impl<K: 'static, V: 'static> KeptTable<K, V> {
             self.below.forward(cx, key, Change { new, old }, timestamp)?;
         }
         Ok(())
+    }
+
+    /// Puts in the place of the aggregate so far what `compute` makes of it; of `initial` where there
+    /// is none.
+    #[inline]
+    pub(super) fn aggregate<'a>(
+        &self,
+        cx: &mut Cx<'_>,
+        key: StoreKey<'_, K>,
+        timestamp: i64,
+        initial: impl Fn() -> Result<Option<V>, UserError>,
+        compute: impl FnOnce(Option<V>) -> Result<NewValue<'a, V>, UserError>,
+    ) -> Result<(), StepError>
+    where
+        V: 'a,
+    {
+        let (so_far, timestamp) = match self.get(cx, &key)? {
+            Some((so_far, earlier)) => (Some(so_far), timestamp.max(earlier)),
+            None => (initial()?, timestamp),
+        };
+        // The function takes the aggregate away; what nodes below need of it is read once more.
+        let old = if self.sends_old && so_far.is_some() {
+            match self.get(cx, &key)? {
+                Some((so_far, _)) => Some(so_far),
+                None => initial()?,
+            }
+        } else {
+            None
+        };
+        let new = compute(so_far)?;
+        self.put(cx, key, &new, old.as_ref(), timestamp)
     }
 
     fn forward_cached(&self, cx: &mut Cx<'_>, update: CachedUpdate<'_>) -> Result<(), StepError> {

@@ -12,7 +12,7 @@ use headwater_store::serde::{Payload, SerdeError};
 
 use super::change_format;
 use super::kept_table::{Kept, KeptTable};
-use super::{NewValue, StepError, settle};
+use super::{NewValue, with_buffer};
 use crate::edge::{Edge, TableNode, TablesBelow};
 use crate::record::Change;
 use crate::serdes::Codec;
@@ -258,36 +258,12 @@ where
         timestamp: i64,
     ) -> Result<(), TaskError> {
         cx.enter(self.index);
-        let mut buffer = cx.take_buffer();
-        let result = self.aggregate(cx, (key, &mut buffer), change, timestamp);
-        cx.give_buffer(buffer);
-        settle(cx, self.index, result)
-    }
-}
-
-impl<K: 'static, V, A: 'static, C> AggregateTable<K, V, A, C>
-where
-    C: for<'a> Fn(&'a K, Change<'a, V>, Option<A>) -> Result<NewValue<'a, A>, UserError>,
-{
-    fn aggregate(
-        &self,
-        cx: &mut Cx<'_>,
-        (key, buffer): (&K, &mut Vec<u8>),
-        change: Change<'_, V>,
-        timestamp: i64,
-    ) -> Result<(), StepError> {
-        let store_key = self.table.key(key, buffer)?;
-        let (so_far, timestamp) = match self.table.get(cx, &store_key)? {
-            Some((so_far, earlier)) => (Some(so_far), timestamp.max(earlier)),
-            None => (None, timestamp),
-        };
-        // The function takes the aggregate away; what nodes below need of it is read once more.
-        let old = if self.table.sends_old && so_far.is_some() {
-            self.table.get(cx, &store_key)?.map(|(so_far, _)| so_far)
-        } else {
-            None
-        };
-        let new = (self.compute)(key, change, so_far)?;
-        self.table.put(cx, store_key, &new, old.as_ref(), timestamp)
+        with_buffer(cx, self.index, |cx, buffer| {
+            let store_key = self.table.key(key, buffer)?;
+            let nothing = || Ok(None);
+            self.table.aggregate(cx, store_key, timestamp, nothing, |so_far| {
+                (self.compute)(key, change, so_far)
+            })
+        })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use headwater_runtime::{Cx, NodeIndex, NullPart, TaskError, UserError};
 
 use super::kept_table::{Kept, KeptTable};
-use super::{NewValue, StepError, settle};
+use super::{NewValue, StepError, with_buffer};
 use crate::edge::{Below, Edge, Node, TableNode, TablesBelow};
 use crate::record::{Change, Record};
 use crate::wiring::WireInner;
@@ -38,10 +38,7 @@ impl<K: 'static, V: 'static> Node<K, V> for TableSource<K, V> {
             let change = Change { new: record.value, old: None };
             return self.below.forward(cx, key, change, record.timestamp);
         };
-        let mut buffer = cx.take_buffer();
-        let result = keep(kept, cx, (key, &mut buffer), record);
-        cx.give_buffer(buffer);
-        settle(cx, self.index, result)
+        with_buffer(cx, self.index, |cx, buffer| keep(kept, cx, (key, buffer), record))
     }
 }
 
@@ -116,10 +113,7 @@ where
         timestamp: i64,
     ) -> Result<(), TaskError> {
         cx.enter(self.index);
-        let mut buffer = cx.take_buffer();
-        let result = self.map(cx, (key, &mut buffer), change, timestamp);
-        cx.give_buffer(buffer);
-        settle(cx, self.index, result)
+        with_buffer(cx, self.index, |cx, buffer| self.map(cx, (key, buffer), change, timestamp))
     }
 }
 

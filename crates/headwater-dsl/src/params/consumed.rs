@@ -6,7 +6,7 @@ use headwater_runtime::UserError;
 use headwater_store::serde::Serde;
 use headwater_topology::OffsetReset;
 
-use super::plain_impls;
+use super::{plain_impls, serde_setters};
 use crate::record::Record;
 use crate::serdes::{Codec, codec};
 
@@ -31,26 +31,12 @@ pub struct Consumed<K, V> {
 }
 
 plain_impls!(Consumed { key, value, name, extractor, offset_reset });
+serde_setters!(Consumed);
 
 impl<K, V> Consumed<K, V> {
     /// Everything as the builder and the application have it by default.
     pub const fn new() -> Self {
         Self { key: None, value: None, name: None, extractor: None, offset_reset: None }
-    }
-
-    /// With these serdes.
-    pub fn with(key: impl Serde<K>, value: impl Serde<V>) -> Self {
-        Self { key: Some(codec(key)), value: Some(codec(value)), ..Self::new() }
-    }
-
-    /// Sets the key serde.
-    pub fn with_key_serde(self, serde: impl Serde<K>) -> Self {
-        Self { key: Some(codec(serde)), ..self }
-    }
-
-    /// Sets the value serde.
-    pub fn with_value_serde(self, serde: impl Serde<V>) -> Self {
-        Self { value: Some(codec(serde)), ..self }
     }
 
     /// Names the source node.
@@ -68,12 +54,6 @@ impl<K, V> Consumed<K, V> {
     /// A function of a record and the partition's time will do, see [`TimestampExtractor`].
     pub fn with_timestamp_extractor(self, extractor: impl TimestampExtractor<K, V>) -> Self {
         Self { extractor: Some(Arc::new(extractor)), ..self }
-    }
-}
-
-impl<K, V> Default for Consumed<K, V> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

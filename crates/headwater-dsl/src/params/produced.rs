@@ -5,7 +5,7 @@ use std::sync::Arc;
 use headwater_store::serde::Serde;
 use smallvec::SmallVec;
 
-use super::plain_impls;
+use super::{plain_impls, serde_setters};
 use crate::record::Record;
 use crate::serdes::{Codec, codec};
 
@@ -37,6 +37,7 @@ pub struct Produced<K, V> {
 }
 
 plain_impls!(Produced { key, value, name, partitioner });
+serde_setters!(Produced);
 
 /// A user's partitioner: topic, record, number of partitions.
 pub(crate) type StreamPartitioner<K, V> =
@@ -67,21 +68,6 @@ impl<K, V> Produced<K, V> {
         Self { key: None, value: None, name: None, partitioner: None }
     }
 
-    /// With these serdes.
-    pub fn with(key: impl Serde<K>, value: impl Serde<V>) -> Self {
-        Self { key: Some(codec(key)), value: Some(codec(value)), ..Self::new() }
-    }
-
-    /// Sets the key serde.
-    pub fn with_key_serde(self, serde: impl Serde<K>) -> Self {
-        Self { key: Some(codec(serde)), ..self }
-    }
-
-    /// Sets the value serde.
-    pub fn with_value_serde(self, serde: impl Serde<V>) -> Self {
-        Self { value: Some(codec(serde)), ..self }
-    }
-
     /// Names the sink.
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
@@ -93,11 +79,5 @@ impl<K, V> Produced<K, V> {
         partitioner: impl Fn(&str, Record<'_, K, V>, i32) -> Partitions + Send + Sync + 'static,
     ) -> Self {
         Self { partitioner: Some(Arc::new(partitioner)), ..self }
-    }
-}
-
-impl<K, V> Default for Produced<K, V> {
-    fn default() -> Self {
-        Self::new()
     }
 }

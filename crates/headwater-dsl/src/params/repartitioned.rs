@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use headwater_store::serde::Serde;
 
-use super::{Partitions, StreamPartitioner, plain_impls};
+use super::{Partitions, StreamPartitioner, plain_impls, serde_setters};
 use crate::record::Record;
 use crate::serdes::{Codec, codec};
 
@@ -18,27 +18,13 @@ pub struct Repartitioned<K, V> {
 }
 
 plain_impls!(Repartitioned { key, value, name, partitions, partitioner });
+serde_setters!(Repartitioned);
 
 impl<K, V> Repartitioned<K, V> {
     /// The serdes of the stream, as far as it still has them; a generated name; as many partitions
     /// as the topics upstream have.
     pub const fn new() -> Self {
         Self { key: None, value: None, name: None, partitions: None, partitioner: None }
-    }
-
-    /// With these serdes.
-    pub fn with(key: impl Serde<K>, value: impl Serde<V>) -> Self {
-        Self { key: Some(codec(key)), value: Some(codec(value)), ..Self::new() }
-    }
-
-    /// Sets the key serde.
-    pub fn with_key_serde(self, serde: impl Serde<K>) -> Self {
-        Self { key: Some(codec(serde)), ..self }
-    }
-
-    /// Sets the value serde.
-    pub fn with_value_serde(self, serde: impl Serde<V>) -> Self {
-        Self { value: Some(codec(serde)), ..self }
     }
 
     /// Names the repartition topic, before the application id is put in front and `-repartition`
@@ -58,11 +44,5 @@ impl<K, V> Repartitioned<K, V> {
         partitioner: impl Fn(&str, Record<'_, K, V>, i32) -> Partitions + Send + Sync + 'static,
     ) -> Self {
         Self { partitioner: Some(Arc::new(partitioner)), ..self }
-    }
-}
-
-impl<K, V> Default for Repartitioned<K, V> {
-    fn default() -> Self {
-        Self::new()
     }
 }

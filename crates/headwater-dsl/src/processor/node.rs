@@ -131,42 +131,30 @@ where
         + Sync
         + 'static,
 {
-    let supplier = Arc::new(supplier);
-    Arc::new(move |wiring| {
-        let shared = Arc::new(Shared {
-            surroundings: Surroundings::new(wiring, headers_are_own),
-            below: wiring.named_below::<KOut, VOut>()?,
-        });
-        let slot = wiring.add_processor(Arc::new(Supplier::<KIn, VIn, KOut, VOut, P, F> {
-            shared: Arc::clone(&shared),
-            supplier: Arc::clone(&supplier),
-            types: PhantomData,
-        }));
-        Ok(Edge::to_stream(ProcessorNode::<Running<KIn, VIn, KOut, VOut, P, F>> {
-            index: wiring.index(),
-            slot,
-            running: PhantomData,
-        }))
-    })
+    wire::<Given<KIn, VIn, KOut, VOut, P, F>>(Arc::new(supplier), headers_are_own)
 }
 
-/// What all processors of a node have in common.
-struct Shared<KOut, VOut> {
-    surroundings: Surroundings,
-    below: NamedBelow<KOut, VOut>,
+/// The types of a processor node, in one.
+trait Types: 'static {
+    type KIn: 'static;
+    type VIn: 'static;
+    type KOut: 'static;
+    type VOut: 'static;
+    type Processor: Processor<Self::KIn, Self::VIn, Self::KOut, Self::VOut>;
+    type Supplier: Fn(
+            &mut ProcessorContext<'_, '_, Self::KOut, Self::VOut>,
+        ) -> Result<Self::Processor, UserError>
+        + Send
+        + Sync
+        + 'static;
 }
 
-/// Ties the types together: input and output types and the supplier, which a processor's type alone
-/// does not determine.
-type Types<KIn, VIn, P> = PhantomData<fn(KIn, VIn) -> P>;
+/// These types.
+struct Given<KIn, VIn, KOut, VOut, P, F>(Ghost<KIn, VIn, KOut, VOut, P, F>);
 
-struct Supplier<KIn, VIn, KOut, VOut, P, F> {
-    shared: Arc<Shared<KOut, VOut>>,
-    supplier: Arc<F>,
-    types: Types<KIn, VIn, P>,
-}
+type Ghost<KIn, VIn, KOut, VOut, P, F> = PhantomData<fn(KIn, VIn, KOut, VOut, P, F)>;
 
-impl<KIn, VIn, KOut, VOut, P, F> ProcessorSupplier for Supplier<KIn, VIn, KOut, VOut, P, F>
+impl<KIn, VIn, KOut, VOut, P, F> Types for Given<KIn, VIn, KOut, VOut, P, F>
 where
     KIn: 'static,
     VIn: 'static,
@@ -178,44 +166,67 @@ where
         + Sync
         + 'static,
 {
+    type KIn = KIn;
+    type VIn = VIn;
+    type KOut = KOut;
+    type VOut = VOut;
+    type Processor = P;
+    type Supplier = F;
+}
+
+fn wire<T: Types>(supplier: Arc<T::Supplier>, headers_are_own: bool) -> WireInner {
+    Arc::new(move |wiring| {
+        let shared = Arc::new(Shared::<T> {
+            surroundings: Surroundings::new(wiring, headers_are_own),
+            below: wiring.named_below::<T::KOut, T::VOut>()?,
+            supplier: Arc::clone(&supplier),
+        });
+        let slot = wiring.add_processor(Arc::new(Supplier(shared)));
+        let index = wiring.index();
+        Ok(Edge::to_stream(ProcessorNode::<T> { index, slot, types: PhantomData }))
+    })
+}
+
+/// What all processors of a node have in common.
+struct Shared<T: Types> {
+    surroundings: Surroundings,
+    below: NamedBelow<T::KOut, T::VOut>,
+    supplier: Arc<T::Supplier>,
+}
+
+struct Supplier<T: Types>(Arc<Shared<T>>);
+
+impl<T: Types> ProcessorSupplier for Supplier<T> {
     fn get(&self) -> Box<dyn TaskProcessor> {
-        Box::new(Running::<KIn, VIn, KOut, VOut, P, F> {
-            shared: Arc::clone(&self.shared),
-            supplier: Arc::clone(&self.supplier),
-            processor: None,
-            types: PhantomData,
-        })
+        Box::new(Running::<T> { shared: Arc::clone(&self.0), processor: None })
     }
 }
 
-impl<KIn, VIn, KOut, VOut, P, F> fmt::Debug for Supplier<KIn, VIn, KOut, VOut, P, F> {
+impl<T: Types> fmt::Debug for Supplier<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Supplier").finish_non_exhaustive()
     }
 }
 
 /// The processor of one task.
-struct Running<KIn, VIn, KOut, VOut, P, F> {
-    shared: Arc<Shared<KOut, VOut>>,
-    supplier: Arc<F>,
+struct Running<T: Types> {
+    shared: Arc<Shared<T>>,
     /// Set by `init`.
-    processor: Option<(P, ProcessorSlot)>,
-    types: Types<KIn, VIn, P>,
+    processor: Option<(T::Processor, ProcessorSlot)>,
 }
 
-impl<KIn, VIn, KOut, VOut, P, F> Running<KIn, VIn, KOut, VOut, P, F>
-where
-    P: Processor<KIn, VIn, KOut, VOut>,
-{
+type Context<'a, 'cx, T> = ProcessorContext<'a, 'cx, <T as Types>::KOut, <T as Types>::VOut>;
+
+impl<T: Types> Running<T> {
     /// Runs user code and tells its own failures from those of the task.
     #[inline]
     fn run(
         &mut self,
         cx: &mut Cx<'_>,
         timestamp: i64,
-        code: impl FnOnce(&mut P, &mut ProcessorContext<'_, '_, KOut, VOut>) -> Result<(), UserError>,
+        code: impl FnOnce(&mut T::Processor, &mut Context<'_, '_, T>) -> Result<(), UserError>,
     ) -> Result<(), TaskError> {
-        let Shared { surroundings, below } = &*self.shared;
+        let Shared { surroundings, below, .. } = &*self.shared;
         let running = self.processor.as_mut();
         let (processor, slot) = running.expect("a processor runs after its init");
         cx.enter(surroundings.index);
@@ -229,23 +240,12 @@ where
     }
 }
 
-impl<KIn, VIn, KOut, VOut, P, F> TaskProcessor for Running<KIn, VIn, KOut, VOut, P, F>
-where
-    KIn: 'static,
-    VIn: 'static,
-    KOut: 'static,
-    VOut: 'static,
-    P: Processor<KIn, VIn, KOut, VOut>,
-    F: Fn(&mut ProcessorContext<'_, '_, KOut, VOut>) -> Result<P, UserError>
-        + Send
-        + Sync
-        + 'static,
-{
+impl<T: Types> TaskProcessor for Running<T> {
     fn init(&mut self, cx: &mut Cx<'_>, slot: ProcessorSlot) -> Result<(), TaskError> {
-        let Shared { surroundings, below } = &*self.shared;
+        let Shared { surroundings, below, supplier } = &*self.shared;
         let timestamp = cx.input_timestamp();
         let mut context = ProcessorContext::new(cx, surroundings, below, slot, timestamp);
-        let made = (self.supplier)(&mut context);
+        let made = supplier(&mut context);
         if let Some(error) = context.finish() {
             return Err(error);
         }
@@ -279,29 +279,21 @@ where
     }
 }
 
-/// The node; `R` is the [`Running`] processor in its slot.
-struct ProcessorNode<R> {
+/// The node; its processor is the [`Running`] one in the slot.
+struct ProcessorNode<T> {
     index: NodeIndex,
     slot: ProcessorSlot,
-    running: PhantomData<fn(R)>,
+    types: PhantomData<fn(T)>,
 }
 
-impl<KIn, VIn, KOut, VOut, P, F> Node<KIn, VIn>
-    for ProcessorNode<Running<KIn, VIn, KOut, VOut, P, F>>
-where
-    KIn: 'static,
-    VIn: 'static,
-    KOut: 'static,
-    VOut: 'static,
-    P: Processor<KIn, VIn, KOut, VOut>,
-    F: Fn(&mut ProcessorContext<'_, '_, KOut, VOut>) -> Result<P, UserError>
-        + Send
-        + Sync
-        + 'static,
-{
-    fn process(&self, cx: &mut Cx<'_>, record: Record<'_, KIn, VIn>) -> Result<(), TaskError> {
+impl<T: Types> Node<T::KIn, T::VIn> for ProcessorNode<T> {
+    fn process(
+        &self,
+        cx: &mut Cx<'_>,
+        record: Record<'_, T::KIn, T::VIn>,
+    ) -> Result<(), TaskError> {
         cx.enter(self.index);
-        cx.with_processor::<Running<KIn, VIn, KOut, VOut, P, F>>(self.slot, |running, cx| {
+        cx.with_processor::<Running<T>>(self.slot, |running, cx| {
             running
                 .run(cx, record.timestamp, |processor, context| processor.process(context, record))
         })

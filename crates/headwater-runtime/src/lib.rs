@@ -42,5 +42,6 @@ pub use task::{
 pub use topics_check::TopicsError;
 pub use worker::{
     ClosedTask, CommittedTask, FetchedInput, FromWorker, Now, OutputLimits, Partitioning,
-    SealedCommit, SealedStorage, SealedTask, Step, ToWorker, Worker, WorkerConfig, WorkerCounts,
+    SealedCommit, SealedStorage, SealedTask, Step, StoreQuestion, ToWorker, Worker, WorkerConfig,
+    WorkerCounts,
 };

@@ -5,6 +5,9 @@
 //! written to the store's backend. What has been processed since, and waits in the record cache or
 //! for the commit, is not in it. A read while a commit is being written may see part of that commit.
 //!
+//! [`ReadOnlyKeyValueStore::uncommitted`] reads **uncommitted** state, as Kafka Streams does unless told
+//! otherwise: the stream threads are asked, and answer between two slices of work.
+//!
 //! A view holds no store open. Every call looks at the tasks as they are, and fails with
 //! [`QueryError::Migrated`] when one of those that the view was made for has left, so that nothing
 //! seems to be missing that only is elsewhere. An iterator holds its stores until it is dropped; a
@@ -14,6 +17,7 @@ mod error;
 mod local;
 mod parameters;
 mod read_only;
+mod uncommitted;
 
 pub use error::QueryError;
 pub use parameters::{
@@ -21,5 +25,7 @@ pub use parameters::{
     TimestampedKeyValueStoreType,
 };
 pub use read_only::{ReadOnlyEntries, ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore};
+
+pub use uncommitted::{UncommittedEntries, UncommittedReads};
 
 pub(crate) use local::{KnownStores, LocalStore, LocalTask, LocalTasks, StoreView};

@@ -5,6 +5,7 @@ mod core;
 mod input;
 mod new_task;
 mod offset_metadata;
+mod read;
 mod run;
 mod seal;
 mod state;

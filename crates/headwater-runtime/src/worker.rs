@@ -13,7 +13,7 @@ use headwater_topology::TaskId;
 
 pub use messages::{
     ClosedTask, CommittedTask, FetchedInput, FromWorker, Now, SealedCommit, SealedStorage,
-    SealedTask, ToWorker,
+    SealedTask, StoreQuestion, ToWorker,
 };
 pub use outputs::{OutputLimits, Partitioning};
 
@@ -168,6 +168,17 @@ impl Worker {
                 self.unacknowledged_bytes = self.unacknowledged_bytes.saturating_sub(bytes);
             }
             ToWorker::Pause(paused) => self.paused = paused,
+            ToWorker::Ask(question) => self.answer(question),
+        }
+    }
+
+    fn answer(&mut self, question: StoreQuestion) {
+        let StoreQuestion { task, store, range, direction, limit, answer } = question;
+        let task = self.tasks.get_mut(&task).map(|slot| &mut slot.task);
+        if let Some(entries) = task.and_then(|task| task.read(&store, range, direction, limit))
+            && answer.send(entries).is_err()
+        {
+            tracing::debug!(%store, "nobody waits for the answer any more");
         }
     }
 

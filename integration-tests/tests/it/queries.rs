@@ -100,6 +100,55 @@ async fn all_partitions_of_the_instance_are_read_or_the_one_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn stream_threads_tell_what_is_not_committed_yet() {
+    let app = App::with_partitions(&["words"], 2).await;
+    // Nothing is committed by itself, and counts wait in the record cache.
+    let settings = |config: StreamsConfig| {
+        config.commit_interval_ms(3_600_000).statestore_cache_max_bytes(1 << 20)
+    };
+    let instance = app.start(topology(), settings).await;
+    let keys: Vec<String> = (0..600).map(|number| format!("k{number:03}")).collect();
+    let records: Vec<_> = keys.iter().map(|key| (Some(key.as_str()), Some("x"))).collect();
+    app.write("words", &records).await;
+    app.write("words", &[(Some("k007"), Some("x"))]).await;
+    let store = instance.store(counts()).unwrap();
+    let now = store.uncommitted();
+    let mut ticks = tokio::time::interval(std::time::Duration::from_millis(10));
+    while now.get("k007").await.unwrap() != Some(2) || now.get("k599").await.unwrap() != Some(1) {
+        ticks.tick().await;
+    }
+    assert_eq!(now.get("other").await.unwrap(), None);
+    let mut found = Vec::new();
+    // More than one answer brings.
+    let mut entries = now.all();
+    while let Some((key, count)) = entries.next().await.unwrap() {
+        assert_eq!(count, if key == "k007" { 2 } else { 1 }, "{key}");
+        found.push(key);
+    }
+    found.sort();
+    assert_eq!(found, keys);
+    let [from, to] = ["k100", "k199"].map(str::to_owned);
+    let (mut up, mut down) = (Vec::new(), Vec::new());
+    let mut entries = now.range(Some(&from), Some(&to)).unwrap();
+    while let Some((key, _)) = entries.next().await.unwrap() {
+        up.push(key);
+    }
+    let mut entries = now.reverse_range(Some(&from), Some(&to)).unwrap();
+    while let Some((key, _)) = entries.next().await.unwrap() {
+        down.push(key);
+    }
+    assert_eq!(up.len(), 100);
+    let turns = |keys: &[String], up: bool| {
+        keys.windows(2).filter(|pair| (pair[0] < pair[1]) != up).count()
+    };
+    assert!(turns(&up, true) <= 1 && turns(&down, false) <= 1, "one partition after the other");
+
+    assert_eq!(store.get("k007").unwrap(), None, "nothing is committed");
+    app.close(instance).await;
+    assert!(matches!(now.get("k007").await, Err(QueryError::Migrated { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_queried_is_named() {
     let app = App::with_partitions(&["words"], 2).await;
     let instance = counted(&app, &["a"]).await;

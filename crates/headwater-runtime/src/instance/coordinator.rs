@@ -441,7 +441,8 @@ impl Coordinator {
         let local: LocalTasks = open
             .map(|(&id, entry)| {
                 let stores = Arc::clone(&entry.local_stores);
-                (id, LocalTask { state: entry.life.state(), stores })
+                let thread = self.threads[entry.thread].messages();
+                (id, LocalTask { state: entry.life.state(), stores, thread })
             })
             .collect();
         self.views.local.send_if_modified(|shown| {
@@ -449,6 +450,7 @@ impl Coordinator {
                 && shown.iter().zip(&local).all(|((id, shown), (other, local))| {
                     id == other
                         && shown.state == local.state
+                        && shown.thread.same_channel(&local.thread)
                         && Arc::ptr_eq(&shown.stores, &local.stores)
                 });
             if !same {

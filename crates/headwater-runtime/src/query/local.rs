@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use headwater_store::{CommittedStore, Layout, SpaceId, StorageReader};
+use headwater_store::{
+    CommittedStore, Direction, KeyRange, KeyValueBytes, Layout, SpaceId, StorageReader,
+};
 use headwater_topology::{TaskId, TaskPlan};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::QueryError;
 use crate::instance::InstanceState;
 use crate::process::{Program, StoreFormats};
 use crate::task::TaskState;
+use crate::worker::{StoreQuestion, ToWorker};
 
 /// A store of a task, open on this instance.
 #[derive(Clone, Debug)]
@@ -25,6 +28,8 @@ pub(crate) struct LocalStore {
 pub(crate) struct LocalTask {
     pub(crate) state: TaskState,
     pub(crate) stores: Arc<[LocalStore]>,
+    /// Its stream thread.
+    pub(crate) thread: mpsc::UnboundedSender<ToWorker>,
 }
 
 /// All of them.
@@ -174,6 +179,26 @@ impl StoreView {
         };
         self.tasks.iter().map(open).collect()
     }
+
+    /// Asks the stream thread of a task for entries, uncommitted ones too.
+    pub(crate) async fn ask(
+        &self,
+        task: TaskId,
+        (range, direction, limit): (KeyRange, Direction, usize),
+    ) -> Result<Vec<KeyValueBytes>, QueryError> {
+        let migrated = || QueryError::Migrated { store: self.store.to_string(), task };
+        let (answer, answered) = oneshot::channel();
+        let store = Arc::clone(&self.store);
+        let question = StoreQuestion { task, store, range, direction, limit, answer };
+        {
+            let local = self.local.borrow();
+            let running = |local: &&LocalTask| local.state == TaskState::Running;
+            let local = local.get(&task).filter(running).ok_or_else(migrated)?;
+            local.thread.send(ToWorker::Ask(question)).map_err(|_| migrated())?;
+        }
+        let answer = answered.await.map_err(|_| migrated())?;
+        answer.map_err(|source| QueryError::Store { store: self.store.to_string(), source })
+    }
 }
 
 #[cfg(test)]
@@ -196,7 +221,10 @@ mod tests {
         all.insert(TaskId::new(0, 0), TaskState::Created);
         let open = all.iter().filter(|(_, state)| **state != TaskState::Created);
         let local: LocalTasks = open
-            .map(|(&task, &state)| (task, LocalTask { state, stores: Arc::default() }))
+            .map(|(&task, &state)| {
+                let (thread, _) = mpsc::unbounded_channel();
+                (task, LocalTask { state, stores: Arc::default(), thread })
+            })
             .collect();
         let selected = wanted.select("counts", &KNOWN, instance, &local, &all);
         let selected = selected.map_err(|error| error.to_string());

@@ -10,7 +10,7 @@ use headwater_store::{
     Timestamped, ValueAndTimestamp, split_timestamp,
 };
 
-use super::{QueryError, StoreView};
+use super::{QueryError, StoreView, UncommittedReads};
 
 /// A key-value store of a running instance, to be read: all partitions that the view was made for.
 /// Made by [`Instance::store`](crate::Instance::store); the [module](crate::query) says what is seen.
@@ -18,7 +18,7 @@ use super::{QueryError, StoreView};
 /// Every method fails with [`QueryError::Migrated`] when a task has left, and with
 /// [`QueryError::Store`] when a store cannot be read.
 pub struct ReadOnlyKeyValueStore<K, V, KS, VS> {
-    view: StoreView,
+    pub(super) view: StoreView,
     key_serde: KS,
     value_serde: VS,
     /// The stored values have timestamps, which are not wanted.
@@ -54,6 +54,11 @@ where
     /// The partitions it reads.
     pub fn partitions(&self) -> impl Iterator<Item = u32> {
         self.view.tasks.iter().map(|task| task.partition)
+    }
+
+    /// The same with uncommitted changes, asked of the stream threads.
+    pub fn uncommitted(&self) -> UncommittedReads<'_, K, V, KS, VS> {
+        UncommittedReads::new(self)
     }
 
     /// The value of `key`, in whichever partition has it. The key may be of any type that its serde
@@ -142,7 +147,7 @@ where
         counts.sum::<Result<u64, StoreError>>().map_err(|source| self.failed(source))
     }
 
-    fn bounds(&self, from: Option<&K>, to: Option<&K>) -> Result<KeyRange, QueryError> {
+    pub(super) fn bounds(&self, from: Option<&K>, to: Option<&K>) -> Result<KeyRange, QueryError> {
         let bytes = |key: Option<&K>| key.map(|key| self.serialize(key)).transpose();
         let (from, to) = (bytes(from)?, bytes(to)?);
         Ok(KeyRange::inclusive(from.as_deref(), to.as_deref()))
@@ -157,7 +162,7 @@ where
         Ok(ReadOnlyEntries { store: self, range, direction, waiting, reading: None })
     }
 
-    fn serialize<Q: ?Sized>(&self, key: &Q) -> Result<Vec<u8>, QueryError>
+    pub(super) fn serialize<Q: ?Sized>(&self, key: &Q) -> Result<Vec<u8>, QueryError>
     where
         KS: Serializer<Q>,
     {
@@ -167,13 +172,13 @@ where
         Ok(bytes)
     }
 
-    fn key(&self, bytes: &[u8]) -> Result<K, QueryError> {
+    pub(super) fn key(&self, bytes: &[u8]) -> Result<K, QueryError> {
         let key = self.key_serde.deserialize(Payload::new(bytes));
         key.map_err(|source| self.serde_error(Part::Key, source))
     }
 
     /// A stored value; `None` when its bytes are a form of null.
-    fn value(&self, stored: &[u8]) -> Result<Option<V>, QueryError> {
+    pub(super) fn value(&self, stored: &[u8]) -> Result<Option<V>, QueryError> {
         let bytes = if self.without_timestamp {
             split_timestamp(stored).map_or(stored, |(_, value)| value)
         } else {

@@ -1,11 +1,15 @@
 //! What a stream thread is told, and what it says. Whole batches, never single records.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_broker::{OffsetCommit, ProduceBatch, TopicPartition};
 use headwater_records::BatchRecords;
-use headwater_store::{MetaUpdate, TaskStorage, WriteBatch};
+use headwater_store::{
+    Direction, KeyRange, KeyValueBytes, MetaUpdate, StoreError, TaskStorage, WriteBatch,
+};
 use headwater_topology::TaskId;
+use tokio::sync::oneshot;
 
 use crate::process::TaskError;
 use crate::task::NewTask;
@@ -69,6 +73,26 @@ pub enum ToWorker {
     },
     /// Stop processing (or go on): KIP-834.
     Pause(bool),
+    /// Tell what a store holds, uncommitted changes included. Answered at once; not at all when the
+    /// task or the store is not here.
+    Ask(StoreQuestion),
+}
+
+/// A question for entries of a store.
+#[derive(Debug)]
+pub struct StoreQuestion {
+    /// The task.
+    pub task: TaskId,
+    /// Name of the store.
+    pub store: Arc<str>,
+    /// Which entries.
+    pub range: KeyRange,
+    /// From which end.
+    pub direction: Direction,
+    /// At most so many.
+    pub limit: usize,
+    /// Where the answer goes.
+    pub answer: oneshot::Sender<Result<Vec<KeyValueBytes>, StoreError>>,
 }
 
 /// What a stream thread says.

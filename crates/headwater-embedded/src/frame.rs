@@ -1,13 +1,11 @@
-//! What is needed of a batch to find it, place it and know its producer: the fields of the
-//! header at their fixed places, without the records.
+//! What is needed of a batch to find it, place it and know its producer: some of its header.
 
+use std::error::Error;
 use std::io;
 
-/// Bytes of a batch before its records.
-pub(crate) const HEADER_SIZE: usize = 61;
-/// Bytes before those that the length field counts.
-const LENGTH_END: usize = 12;
-const MAGIC: u8 = 2;
+use headwater_records::BatchHeader;
+
+pub(crate) use headwater_records::HEADER_SIZE;
 
 /// A batch in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,32 +23,25 @@ pub(crate) struct Frame {
 impl Frame {
     /// Reads the header of the batch that `bytes` begin with.
     pub(crate) fn read(bytes: &[u8]) -> io::Result<Self> {
-        let header = bytes.first_chunk::<HEADER_SIZE>().ok_or_else(|| damaged("a header"))?;
-        let base_offset = i64::from_be_bytes(field(header, 0));
-        let length = i32::from_be_bytes(field(header, 8));
-        let last_offset_delta = i32::from_be_bytes(field(header, 23));
-        let size = usize::try_from(length).map_err(|_| damaged("a batch length"))? + LENGTH_END;
-        if header[16] != MAGIC || size < HEADER_SIZE || last_offset_delta < 0 || base_offset < 0 {
-            return Err(damaged("a batch of format version 2"));
+        let (header, size) = BatchHeader::read_first(bytes).map_err(damaged)?;
+        if header.base_offset < 0 {
+            let offset = header.base_offset;
+            return Err(damaged(format!("a batch has the offset {offset}")));
         }
         Ok(Self {
-            base_offset,
-            last_offset: base_offset + i64::from(last_offset_delta),
+            base_offset: header.base_offset,
+            last_offset: header.last_offset,
             size,
-            max_timestamp: i64::from_be_bytes(field(header, 35)),
-            producer_id: i64::from_be_bytes(field(header, 43)),
-            producer_epoch: i16::from_be_bytes(field(header, 51)),
-            base_sequence: i32::from_be_bytes(field(header, 53)),
+            max_timestamp: header.max_timestamp,
+            producer_id: header.producer_id,
+            producer_epoch: header.producer_epoch,
+            base_sequence: header.base_sequence,
         })
     }
 }
 
-fn field<const N: usize>(header: &[u8; HEADER_SIZE], start: usize) -> [u8; N] {
-    *header[start..].first_chunk().expect("the fields lie within the header")
-}
-
-fn damaged(expected: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("expected {expected} there"))
+fn damaged(what: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 /// How many bytes of `bytes` are whole batches within `limit` bytes; the first batch counts even if

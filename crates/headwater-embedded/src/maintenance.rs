@@ -14,7 +14,6 @@ use crate::partition::Partition;
 use retention::SegmentAge;
 
 mod compaction;
-mod retain;
 mod retention;
 
 /// What a round of maintenance did.

@@ -6,7 +6,7 @@ use crate::compression::Compression;
 use crate::error::RecordsError;
 
 /// Bytes of a batch before its records.
-pub(crate) const HEADER_SIZE: usize = 61;
+pub const HEADER_SIZE: usize = 61;
 /// Bytes before those that the length field counts: base offset and length.
 pub(crate) const LENGTH_END: usize = 12;
 /// The checksum covers everything from here: all that a broker leaves as it is when it appends.
@@ -65,6 +65,19 @@ pub struct BatchHeader {
 }
 
 impl BatchHeader {
+    /// Reads the header that `bytes` begin with, and how many bytes the whole batch takes: enough to
+    /// step through a log from batch to batch without reading their records. `bytes` need hold no
+    /// more than the header, which has [`HEADER_SIZE`] bytes.
+    ///
+    /// # Errors
+    /// If the header is cut off, is not of format version 2, or announces what cannot be.
+    pub fn read_first(bytes: &[u8]) -> Result<(Self, usize), RecordsError> {
+        let header = Self::read(bytes, 0)?;
+        let size = announced_size(bytes, 0)?.and_then(|size| usize::try_from(size).ok());
+        let cut_off = RecordsError::HeaderCutOff { position: 0, available: bytes.len() };
+        Ok((header, size.ok_or(cut_off)?))
+    }
+
     /// Reads the header of the batch that begins at `position` of some buffer, the first bytes of
     /// `batch`. Nothing else of `batch` is looked at.
     pub(crate) fn read(batch: &[u8], position: usize) -> Result<Self, RecordsError> {

@@ -63,6 +63,7 @@ mod header;
 mod partition;
 mod record;
 mod records;
+mod retain;
 mod varint;
 
 pub use batch::{Batch, Batches};
@@ -71,7 +72,8 @@ pub use builder::{BatchBuilder, PendingBatch, ProducerStamp};
 pub use compression::{Compression, UnknownCompression};
 pub use control::{ControlKind, ControlMarker, control_batch};
 pub use error::{Position, RecordsError};
-pub use header::{BatchHeader, TimestampType};
+pub use header::{BatchHeader, HEADER_SIZE, TimestampType};
 pub use partition::{murmur2, partition_for_key};
 pub use record::{Header, Record};
 pub use records::{BatchRecords, Cursor, HeadersIter, HeadersRef, RecordRef, Records};
+pub use retain::Retained;

@@ -217,6 +217,11 @@ impl Cursor {
         }
     }
 
+    /// The byte of the records at which the next one begins.
+    pub(crate) fn byte(&self) -> usize {
+        self.byte
+    }
+
     /// Records that this cursor has not gone past yet, as the batch announces them.
     pub fn remaining(&self, records: &BatchRecords) -> u32 {
         if self.ended { 0 } else { records.header.record_count - self.read }

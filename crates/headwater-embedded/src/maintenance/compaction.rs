@@ -12,10 +12,9 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use headwater_broker::BrokerError;
-use headwater_records::{Batch, RecordRef, RecordsError};
+use headwater_records::{Batch, RecordRef, RecordsError, Retained};
 
 use super::Maintained;
-use super::retain::{Retained, retain};
 use crate::config::LogConfig;
 use crate::directory::delete_file;
 use crate::error::storage_error;
@@ -256,7 +255,7 @@ impl Output {
             return self.put(batch.bytes().clone());
         }
         let mut has_tombstones = false;
-        let retained = retain(&batch, |record| {
+        let retained = batch.retain(DECOMPRESSED_MAX, |record| {
             let kept = keeps(record);
             has_tombstones |= kept && record.key.is_some() && record.value.is_none();
             kept
@@ -264,11 +263,11 @@ impl Output {
         self.has_tombstones |= has_tombstones;
         match retained {
             Ok(Retained::All) => self.put(batch.bytes().clone()),
-            Ok(Retained::Some(bytes, removed)) => {
+            Ok(Retained::Some { batch: bytes, removed }) => {
                 self.removed += removed;
                 self.put(bytes)
             }
-            Ok(Retained::Nothing(removed)) => {
+            Ok(Retained::Nothing { removed }) => {
                 self.removed += removed;
                 Ok(())
             }

@@ -1,5 +1,6 @@
 //! Interactive queries of a running instance, and stores opened from outside after it has closed.
 
+use headwater::broker::simple::TopicWriter;
 use headwater::prelude::*;
 use headwater::runtime::query::QueryableStoreType;
 use headwater::sled::SledBackend;
@@ -212,4 +213,62 @@ async fn a_closed_instance_leaves_stores_that_can_be_opened_typed() {
     assert!(wrong.contains("long") && wrong.contains("double"), "{wrong}");
     let missing = open(&*storage, &dir, "count", Utf8, Long);
     assert!(matches!(missing, Err(StoreError::NoSuchStore { .. })), "{missing:?}");
+}
+
+/// Keeps the last value of each key, in a store without timestamps.
+struct Keep(KeyValueStore<String, i64>);
+
+impl Processor<String, i64, String, i64> for Keep {
+    fn process(
+        &mut self,
+        context: &mut ProcessorContext<'_, '_, String, i64>,
+        record: Record<'_, String, i64>,
+    ) -> Result<(), UserError> {
+        if let (Some(key), Some(value)) = (record.key, record.value) {
+            self.0.put(context, key, value)?;
+        }
+        Ok(())
+    }
+}
+
+/// Does nothing, but has a store of the same name with timestamps.
+struct Look;
+
+impl Processor<String, i64, String, i64> for Look {
+    fn process(
+        &mut self,
+        _: &mut ProcessorContext<'_, '_, String, i64>,
+        _: Record<'_, String, i64>,
+    ) -> Result<(), UserError> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_of_another_layout_is_read_from_its_changelog_again() {
+    let app = App::new(&["numbers"]).await;
+    let builder = StreamsBuilder::new();
+    builder.add_state_store(Stores::key_value("last", Utf8, Long));
+    let processed = || Processed::new().with_stores(["last"]);
+    builder
+        .stream("numbers", Consumed::with(Utf8, Long))
+        .process(|context| Ok(Keep(context.key_value_store("last")?)), processed());
+    let instance = app.start(builder.build().unwrap(), |config| config).await;
+    let seven = 7_i64.to_be_bytes();
+    let mut writer = TopicWriter::new(&app.broker, "numbers").await.unwrap();
+    writer.add(5, Some(b"a"), Some(&seven)).unwrap();
+    writer.flush().await.unwrap();
+    app.wait_for_the_end(&instance, "numbers").await;
+    app.close(instance).await;
+
+    let builder = StreamsBuilder::new();
+    builder.add_state_store(Stores::timestamped_key_value("last", Utf8, Long));
+    builder.stream("numbers", Consumed::with(Utf8, Long)).process(|_| Ok(Look), processed());
+    let instance = app.start(builder.build().unwrap(), |config| config).await;
+    let last = QueryableStoreTypes::timestamped_key_value::<String, i64, _, _>(Utf8, Long);
+    let store = instance.store(StoreQueryParameters::new("last", last)).unwrap();
+    // Its time is that of the changelog's record; the bytes of the old store would be another.
+    let expected = ValueAndTimestamp { value: 7, timestamp: 5 };
+    assert_eq!(store.get("a").unwrap(), Some(expected));
+    app.close(instance).await;
 }

@@ -70,10 +70,12 @@ pub(super) fn open_storages(
         let wanted = backend_of(shared, store);
         backends.iter().position(|backend| same(backend, &wanted)).expect("it was opened")
     };
-    let places = NewTask::open_places(program, &mut storages, storage_of).map_err(open_error)?;
-    for (store, place) in program.stores.iter().zip(&places) {
+    let mut places =
+        NewTask::open_places(program, &mut storages, storage_of).map_err(open_error)?;
+    for (store, place) in program.stores.iter().zip(&mut places) {
         let dir = storage_dir(&task_dir, backends[place.storage].name());
-        describe(id, &mut *storages[place.storage], &dir, store).map_err(open_error)?;
+        let storage = &mut *storages[place.storage];
+        place.space = describe(id, storage, &dir, store, place.space).map_err(open_error)?;
     }
     let mut positions = Vec::new();
     for (index, (store, place)) in program.stores.iter().zip(&places).enumerate() {
@@ -112,13 +114,8 @@ pub(super) fn rebuild(opened: &mut OpenedStorages, stores: &[usize]) -> Result<(
     for &index in stores {
         let store = &mut opened.positions[index];
         let storage = &mut opened.storages[store.place.storage];
-        // The position first: without it the store is known to be incomplete.
-        let TopicPartition { topic, partition } = &store.topic_partition;
-        let key = MetaKey::Changelog { topic: topic.as_str().to_owned(), partition: *partition };
-        let forget = MetaUpdate { key: key.encode(), value: None };
-        storage.apply(WriteBatch::new().sort(), &[forget])?;
-        storage.drop_space(store.place.space)?;
-        store.place.space = storage.space(&store.store)?;
+        let space = store.place.space;
+        store.place.space = empty(&mut **storage, &store.topic_partition, &store.store, space)?;
         opened.places[store.index] = store.place;
     }
     Ok(())
@@ -228,14 +225,16 @@ fn has_data(storage: &dyn TaskStorage, space: SpaceId) -> Result<bool, StoreErro
     Ok(!chunk.is_empty())
 }
 
-/// Notes beside a store what it holds, for whoever opens it from outside.
+/// Notes beside a store what it holds, for whoever opens it from outside, and gives its space: a new
+/// one when it was written in another layout, which is then read from the changelog once more.
 fn describe(
     task: TaskId,
     storage: &mut dyn TaskStorage,
     dir: &Path,
     store: &StoreProgram,
-) -> Result<(), StoreError> {
-    let Some(description) = store.description() else { return Ok(()) };
+    space: SpaceId,
+) -> Result<SpaceId, StoreError> {
+    let Some(description) = store.description() else { return Ok(space) };
     let name = store.spec.name.as_str();
     let known = match StoreDescription::load(storage, dir, name) {
         // Whatever it said, it says what is right from now on.
@@ -243,13 +242,42 @@ fn describe(
         known => known?,
     };
     if known.as_ref() == Some(&description) {
-        return Ok(());
+        return Ok(space);
     }
-    if let Some(known) = known {
-        tracing::warn!(
+    let mut space = space;
+    match (&known, &store.changelog) {
+        (Some(known), Some(changelog)) if known.layout != description.layout => {
+            tracing::warn!(
+                %task, store = name, before = %known, now = %description,
+                "the store has another layout; it is rebuilt from the beginning of its changelog"
+            );
+            let changelog = TopicPartition::new(changelog.clone(), task.partition.cast_signed());
+            space = empty(storage, &changelog, name, space)?;
+        }
+        (Some(known), None) if known.layout != description.layout => {
+            known.expect(name, &description)?;
+        }
+        (Some(known), _) => tracing::warn!(
             %task, store = name, before = %known, now = %description,
             "the store was written as something else; what it holds is read as that from now on"
-        );
+        ),
+        (None, _) => {}
     }
-    storage.apply(WriteBatch::new().sort(), &[description.update(name)])
+    storage.apply(WriteBatch::new().sort(), &[description.update(name)])?;
+    Ok(space)
+}
+
+/// Empties a store. The position goes first: without it the store is known to be incomplete.
+fn empty(
+    storage: &mut dyn TaskStorage,
+    changelog: &TopicPartition,
+    store: &str,
+    space: SpaceId,
+) -> Result<SpaceId, StoreError> {
+    let TopicPartition { topic, partition } = changelog;
+    let key = MetaKey::Changelog { topic: topic.as_str().to_owned(), partition: *partition };
+    let forget = MetaUpdate { key: key.encode(), value: None };
+    storage.apply(WriteBatch::new().sort(), &[forget])?;
+    storage.drop_space(space)?;
+    storage.space(store)
 }

@@ -137,8 +137,11 @@ impl Sender {
 
     pub(super) async fn run(mut self, mut incoming: mpsc::UnboundedReceiver<Job>) {
         let mut jobs = Vec::with_capacity(JOBS);
+        let mut looked_at = Instant::now();
         loop {
-            let deadline = self.next_deadline(Instant::now());
+            // As of when it was looked at what may be sent: a pause that has ended since then wakes
+            // at once, and is not passed over.
+            let deadline = self.next_deadline(looked_at);
             let timer = async {
                 match deadline {
                     Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -164,7 +167,8 @@ impl Sender {
             while let Ok(job) = incoming.try_recv() {
                 self.take_job(job);
             }
-            self.send();
+            looked_at = Instant::now();
+            self.send(looked_at);
         }
     }
 
@@ -339,8 +343,7 @@ impl Sender {
     }
 
     /// Sends all that may be sent now.
-    fn send(&mut self) {
-        let now = Instant::now();
+    fn send(&mut self, now: Instant) {
         loop {
             let mut by_node: BTreeMap<i32, Vec<(usize, Leader)>> = BTreeMap::new();
             let (before, from): (Vec<usize>, Vec<usize>) =

@@ -6,12 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use headwater_kafka::{Address, KafkaOptions};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
+use kafka_protocol::messages::list_offsets_response::{
+    ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
+};
 use kafka_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsRequest, ApiVersionsResponse, BrokerId, MetadataRequest, MetadataResponse,
-    RequestHeader, ResponseHeader,
+    ApiKey, ApiVersionsRequest, ApiVersionsResponse, BrokerId, ListOffsetsRequest,
+    ListOffsetsResponse, MetadataRequest, MetadataResponse, RequestHeader, ResponseHeader,
 };
 use kafka_protocol::protocol::{
     Decodable, Encodable, HeaderVersion, Request, StrBytes, VersionRange,
@@ -197,6 +200,22 @@ fn as_a_broker(asked: &Asked, port: u16) -> Option<Reply> {
                 .collect();
             let body = one_node(port, asked.version, &names);
             Some(asked.answer::<MetadataRequest>(&body))
+        }
+        // Every log begins at 0, and all its records are of now.
+        ApiKey::ListOffsets => {
+            let request: ListOffsetsRequest = asked.request();
+            let topics = request.topics.into_iter().map(|topic| {
+                let partitions = topic.partitions.iter().map(|partition| {
+                    ListOffsetsPartitionResponse::default()
+                        .with_partition_index(partition.partition_index)
+                        .with_offset(0)
+                });
+                ListOffsetsTopicResponse::default()
+                    .with_partitions(partitions.collect())
+                    .with_name(topic.name)
+            });
+            let body = ListOffsetsResponse::default().with_topics(topics.collect());
+            Some(asked.answer::<ListOffsetsRequest>(&body))
         }
         _ => None,
     }

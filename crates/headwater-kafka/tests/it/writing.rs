@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use headwater_broker::{
-    Acknowledgement, Appended, Broker, BrokerError, LogWriter, ProduceBatch, TopicPartition,
-    WriterOptions,
+    Acknowledgement, Appended, Broker, BrokerError, Clock, LogWriter, ProduceBatch, SystemClock,
+    TopicPartition, WriterOptions,
 };
 use headwater_kafka::Kafka;
 use headwater_records::{BatchBuilder, Batches, Compression, Record, set_base_offset};
@@ -34,8 +34,10 @@ fn at(partition: i32) -> TopicPartition {
 
 fn send(writer: &mut dyn LogWriter, partition: i32, count: usize) -> Acknowledgement {
     let mut builder = BatchBuilder::new(Compression::None);
+    // Records of long ago would be looked up before they are sent again.
+    let timestamp = SystemClock::new().wall_ms();
     for _ in 0..count {
-        let record = Record { timestamp: 1, key: None, value: Some(b"x"), headers: &[] };
+        let record = Record { timestamp, key: None, value: Some(b"x"), headers: &[] };
         builder.append(record).unwrap();
     }
     writer.send(ProduceBatch { topic_partition: at(partition), batch: builder.finish() })

@@ -11,7 +11,7 @@ use group::Group;
 
 use crate::assignment::Assignment;
 use crate::assignor::TaskAssignor;
-use crate::error::AssignError;
+use crate::error::{AssignError, Problem};
 use crate::ids::{InstanceId, TaskId};
 use crate::lag::add_offsets;
 use crate::settings::Settings;
@@ -130,6 +130,8 @@ pub struct Round {
     pub restored_offsets: u64,
     /// Partitions read across racks, if every instance has one rack.
     pub cross_rack: Option<CrossRackReads>,
+    /// Why the plan cannot be carried out, if it cannot; no built-in assignor makes such a plan.
+    pub problem: Option<Problem>,
 }
 
 /// What followed one step. The first phase is the start, without any event.

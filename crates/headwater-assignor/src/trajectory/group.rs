@@ -10,6 +10,7 @@ use crate::lag::{Lag, MAX_OFFSET, add_offsets};
 use crate::state::{ApplicationState, InstanceInfo};
 use crate::traffic::cross_rack_reads;
 use crate::trajectory::{Event, Model, Round, Trajectory};
+use crate::validate::validate;
 
 /// An instance that is or was there.
 #[derive(Debug, Default)]
@@ -128,6 +129,7 @@ impl Group {
         self.report();
         let assignment = assignor.assign(&self.state)?;
         let mut round = self.compare(&assignment);
+        round.problem = validate(&self.state, &assignment).err();
         round.restored_offsets = self.carry_out(&assignment, model);
         self.state.standing_plan.clone_from(&assignment.standing_plan);
         round.assignment = assignment;
@@ -166,6 +168,7 @@ impl Group {
             stateful_active_moves: 0,
             stateless_active_moves: 0,
             new_standby_copies: 0,
+            problem: None,
             actives_not_ready: 0,
             restored_offsets: 0,
             cross_rack: cross_rack_reads(&self.state, assignment),

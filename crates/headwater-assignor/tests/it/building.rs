@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use headwater_assignor::{
     ApplicationState, AssignError, Assignment, InstanceAssignment, InstanceId, InstanceInfo,
     MinimumMovement, PartitionRole, Problem, RackAwareStrategy, RackId, RackOptimisation, Reason,
-    TaskAssignor, TaskId, TaskInfo, TaskPartition, TopicName, TopicPartition, assign_checked,
-    cross_rack_reads, default_standbys, identity_assignment, optimise_racks_of_actives,
-    optimise_racks_of_standbys, validate,
+    TaskAssignor, TaskId, TaskInfo, TaskPartition, TopicName, TopicPartition, Trajectory,
+    assign_checked, cross_rack_reads, default_standbys, identity_assignment,
+    optimise_racks_of_actives, optimise_racks_of_standbys, validate,
 };
 use serde_json::Value;
 
@@ -264,6 +264,21 @@ impl TaskAssignor for Scripted {
     fn on_assignment_computed(&self, plan: &Assignment, problem: Option<&Problem>) {
         self.heard.borrow_mut().push((plan.instances.len(), problem.cloned()));
     }
+}
+
+#[test]
+fn a_trajectory_names_what_is_wrong_with_a_plan() {
+    let mut story = Trajectory::default();
+    story.tasks.clone_from(&crossed().tasks);
+    story.instances.insert("p1".into(), InstanceInfo::new(1));
+    let problems = |assignor: &dyn TaskAssignor| -> Vec<Option<Problem>> {
+        let played = story.play(assignor).unwrap();
+        played.phases[0].rounds.iter().map(|round| round.problem.clone()).collect()
+    };
+    let idle = Scripted { plan: Assignment::default(), heard: RefCell::default() };
+    let forgotten = Problem::InstanceForgotten { instance: "p1".into() };
+    assert_eq!(problems(&idle), [Some(forgotten)]);
+    assert_eq!(problems(&MinimumMovement::default()), [None]);
 }
 
 #[test]

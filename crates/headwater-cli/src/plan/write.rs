@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use headwater_assignor::{
     ApplicationState, Assignment, CrossRackReads, HandOvers, InstanceId, MemberId, Move, Played,
-    RackAwareStrategy, Round, TaskAssignor, TaskId, ThreadTasks, Threads, Trajectory,
+    Problem, RackAwareStrategy, Round, TaskAssignor, TaskId, ThreadTasks, Threads, Trajectory,
     assign_threads, cross_rack_reads, hand_over, moves, validate,
 };
 use serde::ser::SerializeMap;
@@ -68,7 +68,7 @@ pub(crate) struct Plan {
     #[serde(skip_serializing_if = "Option::is_none")]
     cross_rack: Option<CrossRack>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    validation: Option<String>,
+    validation: Option<&'static str>,
     /// The threads once more, by member alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     members: Option<InOrder<Thread>>,
@@ -160,15 +160,21 @@ impl Plan {
                 targets.collect()
             }),
             cross_rack: cross_rack_reads(state, assignment).map(CrossRack::from),
-            validation: assignor.name().starts_with("sticky").then(|| {
-                let verdict = validate(state, assignment);
-                let problem = verdict.err().and_then(|problem| problem.kafka_name());
-                problem.unwrap_or("NONE").to_owned()
-            }),
+            validation: has_verdict(assignor.name())
+                .then(|| verdict(validate(state, assignment).err().as_ref())),
             members: has_members.then_some(members),
             withheld_any: has_members.then_some(withheld_any),
         }
     }
+}
+
+/// Whether the original judges the plans of this assignor: those of its public interface.
+fn has_verdict(assignor: &str) -> bool {
+    assignor.starts_with("sticky")
+}
+
+fn verdict(problem: Option<&Problem>) -> &'static str {
+    problem.and_then(Problem::kafka_name).unwrap_or("NONE")
 }
 
 impl MoveText {
@@ -246,6 +252,8 @@ struct RoundText {
     new_standby_copies: u64,
     actives_not_ready: u64,
     restored_offsets: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    validation: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -267,7 +275,7 @@ impl Story {
         let events = std::iter::once(None).chain(story.events.iter().cloned().map(Some));
         let phases = played.phases.iter().zip(events).map(|(phase, event)| PhaseText {
             event,
-            rounds: phase.rounds.iter().map(RoundText::new).collect(),
+            rounds: phase.rounds.iter().map(|round| RoundText::new(round, assignor)).collect(),
             stable: phase.stable,
         });
         let totals = played.totals();
@@ -287,7 +295,7 @@ impl Story {
 }
 
 impl RoundText {
-    fn new(round: &Round) -> Self {
+    fn new(round: &Round, assignor: &str) -> Self {
         Self {
             clients: clients(&round.assignment, BTreeMap::new()),
             followup: round.assignment.followup.is_wanted(),
@@ -297,6 +305,7 @@ impl RoundText {
             new_standby_copies: round.new_standby_copies,
             actives_not_ready: round.actives_not_ready,
             restored_offsets: round.restored_offsets,
+            validation: has_verdict(assignor).then(|| verdict(round.problem.as_ref())),
         }
     }
 }

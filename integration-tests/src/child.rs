@@ -52,6 +52,7 @@ impl Child {
             .args(["--threads", &options.threads.to_string()])
             .args(["--commit-interval-ms", &options.commit_interval_ms.to_string()])
             .args(["--cache-bytes", &options.cache_bytes.to_string()])
+            .args(["--lines-expected", &options.lines_expected.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use headwater::broker::{Broker, BrokerError, TopicPartition, simple};
+use headwater::broker::{Broker, BrokerError, OffsetSpec, TopicPartition, simple};
 use headwater::embedded::{Embedded, EmbeddedOptions};
 use headwater::kafka::{Kafka, KafkaOptions};
 use headwater::prelude::*;
@@ -32,6 +32,8 @@ pub struct JobOptions {
     pub commit_interval_ms: u64,
     /// Record cache in bytes; 0: every update goes downstream.
     pub cache_bytes: u64,
+    /// The job is not done before so many lines have come.
+    pub lines_expected: i64,
 }
 
 impl JobOptions {
@@ -145,6 +147,9 @@ impl Job {
     /// Records that are not counted and committed yet.
     async fn left(broker: &dyn Broker, options: &JobOptions) -> Result<i64, BrokerError> {
         let lines = simple::lag(broker, &options.application, &options.lines()).await?;
+        let partitions = simple::partitions(broker, &options.lines()).await?;
+        let ends = simple::offsets(broker, &partitions, OffsetSpec::Latest).await?;
+        let lines = lines + (options.lines_expected - ends.iter().sum::<i64>()).max(0);
         if lines > 0 {
             return Ok(lines);
         }

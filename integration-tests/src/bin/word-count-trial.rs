@@ -44,6 +44,9 @@ struct RunArguments {
     commit_interval_ms: u64,
     #[arg(long, default_value_t = 10_485_760)]
     cache_bytes: u64,
+    /// The job is not done before so many lines have come.
+    #[arg(long, default_value_t = 0)]
+    lines_expected: i64,
 }
 
 #[derive(Args)]
@@ -72,6 +75,7 @@ impl RunArguments {
             threads: self.threads,
             commit_interval_ms: self.commit_interval_ms,
             cache_bytes: self.cache_bytes,
+            lines_expected: self.lines_expected,
         }
     }
 }

@@ -15,6 +15,7 @@ fn options(data_dir: &Path, kills: usize, cache_bytes: u64) -> TrialOptions {
             threads: 2,
             commit_interval_ms: 50,
             cache_bytes,
+            lines_expected: 0,
         },
         kills,
         longest_life: Duration::from_secs(1),

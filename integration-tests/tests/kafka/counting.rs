@@ -32,6 +32,7 @@ impl Counting {
             threads: 2,
             commit_interval_ms: 100,
             cache_bytes,
+            lines_expected: 0,
         };
         let witness = Witness::connect(bootstrap).await;
         for topic in [options.lines(), options.counts()] {
@@ -77,6 +78,25 @@ impl Counting {
     /// Runs the job until everything is counted.
     pub(crate) async fn finish(&self, limit: Duration) {
         end_in_peace(self.start(), limit).await;
+    }
+
+    /// Waits until so many counts have come out.
+    pub(crate) async fn wait_for_output(&self, records: i64, limit: Duration) {
+        let reached = async {
+            while self.output_records().await < records {
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        let in_time = tokio::time::timeout(limit, reached).await;
+        assert!(
+            in_time.is_ok(),
+            "{} of {records} records in {limit:?}",
+            self.output_records().await
+        );
+    }
+
+    pub(crate) async fn output_records(&self) -> i64 {
+        self.witness.ends(&self.options.counts(), PARTITIONS).await.iter().sum()
     }
 
     /// All words of the lines.

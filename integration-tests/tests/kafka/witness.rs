@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rskafka::chrono::{DateTime, Utc};
+use rskafka::client::error::{Error, ProtocolError::TopicAlreadyExists};
 use rskafka::client::partition::{Compression, OffsetAt, PartitionClient, UnknownTopicHandling};
 use rskafka::client::{Client, ClientBuilder};
 use rskafka::record::{Record, RecordAndOffset};
@@ -68,7 +69,11 @@ impl Witness {
 
     pub(crate) async fn create_topic(&self, name: &str, partitions: i32, copies: i16) {
         let controller = self.client.controller_client().unwrap();
-        controller.create_topic(name, partitions, copies, CREATE_LIMIT_MS).await.unwrap();
+        match controller.create_topic(name, partitions, copies, CREATE_LIMIT_MS).await {
+            // Asked once more after an answer that got lost: names are never used twice.
+            Ok(()) | Err(Error::ServerError { protocol_error: TopicAlreadyExists, .. }) => {}
+            Err(error) => panic!("cannot create {name}: {error}"),
+        }
     }
 
     /// Writes records to the partitions in turn, each partition's in their order.

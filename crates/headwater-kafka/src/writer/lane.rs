@@ -66,9 +66,8 @@ pub(super) struct Lane<B> {
     /// The offset after the last batch that was acknowledged as the oldest, whatever its producer
     /// id. What is not settled lies behind it.
     acknowledged_to: Option<i64>,
-    /// How often in a row nobody was found to lead the partition, until when that is not asked
-    /// again, and why, if it is certain.
-    leaderless: (u32, Option<Instant>, Option<BrokerError>),
+    /// Nobody was found to lead the partition.
+    leaderless: Option<Leaderless>,
     /// A new producer id is wanted.
     renewing: Renewing,
     /// The first batch that failed for good: nothing may be sent after it.
@@ -112,6 +111,17 @@ enum State {
     LookedUp {
         to_send: bool,
     },
+}
+
+/// Nobody was found to lead a partition.
+#[derive(Debug)]
+struct Leaderless {
+    /// How often in a row.
+    in_vain: u32,
+    /// When to ask again.
+    until: Instant,
+    /// Since when there is no such topic or partition at all, and the error that says so.
+    missing: Option<(Instant, BrokerError)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,7 +204,7 @@ impl<B> Lane<B> {
             next_sequence: 0,
             acknowledged_at: None,
             acknowledged_to: None,
-            leaderless: (0, None, None),
+            leaderless: None,
             renewing: Renewing::No,
             failed: None,
         }
@@ -303,7 +313,7 @@ impl<B> Lane<B> {
 
     /// Whether it is too early to ask again who leads the partition.
     fn rests(&self, now: Instant) -> bool {
-        self.leaderless.1.is_some_and(|until| until > now)
+        self.leaderless.as_ref().is_some_and(|leaderless| leaderless.until > now)
     }
 
     /// Whether the broker may know nothing of this producer.
@@ -313,7 +323,8 @@ impl<B> Lane<B> {
 
     /// Nobody leads the partition, or nobody could be asked.
     pub(super) fn leaderless(&mut self, now: Instant, error: BrokerError) -> Settled<B> {
-        // A topic may appear that was not there, or not everywhere, a moment ago.
+        // A topic may appear that was not there, or not everywhere, a moment ago. It is waited for
+        // as long as Kafka's producer waits for metadata (`max.block.ms`).
         let missing = matches!(
             error,
             BrokerError::UnknownTopic { .. } | BrokerError::UnknownPartition { .. }
@@ -321,15 +332,23 @@ impl<B> Lane<B> {
         if error.next_step() == NextStep::Fail && !missing {
             return self.fail(error);
         }
-        let (in_vain, ..) = self.leaderless;
-        let until = now + self.options.retry_pause(in_vain);
-        self.leaderless = (in_vain.saturating_add(1), Some(until), missing.then_some(error));
+        let last = self.leaderless.take();
+        let in_vain = last.as_ref().map_or(0, |last| last.in_vain);
+        let since = last.and_then(|last| last.missing).map_or(now, |(since, _)| since);
+        if missing && now.saturating_duration_since(since) >= self.options.api_timeout {
+            return self.fail(error);
+        }
+        self.leaderless = Some(Leaderless {
+            in_vain: in_vain.saturating_add(1),
+            until: now + self.options.retry_pause(in_vain),
+            missing: missing.then_some((since, error)),
+        });
         Settled::Nothing
     }
 
     /// Takes the answer for a batch.
     pub(super) fn answered(&mut self, now: Instant, number: u64, answer: Answer) -> Settled<B> {
-        self.leaderless = (0, None, None);
+        self.leaderless = None;
         let Some(index) = self.position(number) else {
             // It failed meanwhile.
             return Settled::Nothing;
@@ -421,7 +440,8 @@ impl<B> Lane<B> {
             State::Waiting { not_before } => not_before,
             State::InFlight { .. } | State::LookedUp { .. } => None,
         };
-        let pauses = [pause, self.leaderless.1].into_iter().flatten();
+        let leaderless = self.leaderless.as_ref().map(|leaderless| leaderless.until);
+        let pauses = [pause, leaderless].into_iter().flatten();
         pauses.filter(|until| *until > now).chain([oldest.deadline]).min()
     }
 
@@ -431,7 +451,8 @@ impl<B> Lane<B> {
             Some(entry) if entry.deadline <= now => {
                 let timed_out =
                     BrokerError::TimedOut { call: "produce", limit: self.delivery_timeout };
-                let reason = entry.refusal.as_ref().or(self.leaderless.2.as_ref());
+                let missing = self.leaderless.as_ref().and_then(|last| last.missing.as_ref());
+                let reason = entry.refusal.as_ref().or_else(|| missing.map(|(_, error)| error));
                 let error = reason.cloned().unwrap_or(timed_out);
                 self.fail(error)
             }

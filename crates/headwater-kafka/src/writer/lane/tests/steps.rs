@@ -22,7 +22,8 @@ fn appended(base_offset: i64) -> Appended {
 /// `look` what the log is to be read for is looked up, `s` everything that may is sent,
 /// `ok N O` batch N was appended at offset O, `again N`, `doubt N`, `order N`, `twice N`, `who N`,
 /// `unknown N` and `no N` are the other answers, `found N O`, `gone N` and `unread N` are what the
-/// log says, `renew` a new producer id is there, `wait MS` lets time pass.
+/// log says, `nobody`, `missing` and `forbidden` are what is heard of the leader, `renew` a new
+/// producer id is there, `wait MS` lets time pass.
 fn check(script: &str, expected: &Expect) {
     let mut now = Instant::now();
     let options = Arc::new(KafkaOptions::new("a:1".parse().unwrap()));
@@ -72,6 +73,12 @@ fn check(script: &str, expected: &Expect) {
             "order" => lane.answered(now, number, Answer::OutOfOrder),
             "twice" => lane.answered(now, number, Answer::Duplicate),
             "who" => lane.answered(now, number, Answer::UnknownProducer),
+            "nobody" => lane.leaderless(now, timed_out()),
+            "missing" => lane.leaderless(now, unknown()),
+            "forbidden" => lane.leaderless(
+                now,
+                BrokerError::NotAuthorised { operation: "x".into(), resource: "y".into() },
+            ),
             "no" => lane.answered(now, number, Answer::Refused(BrokerError::Closed)),
             "found" => lane.looked_up(now, number, Ok(Some(appended(offset)))),
             "gone" => lane.looked_up(now, number, Ok(None)),
@@ -343,6 +350,54 @@ fn a_batch_fails_when_its_time_is_over() {
         wait 10000: [0] failed: no answer to produce within 10000 ms
     "]],
     );
+}
+
+#[test]
+fn a_leader_is_waited_for() {
+    check(
+        "+, nobody, s, wait 99, s, wait 1, s",
+        &expect![[r"
+        sent 
+        sent 
+        sent 0 as 7:0
+    "]],
+    );
+    check(
+        "+, nobody, wait 100, nobody, wait 199, s, wait 1, s, ok 0 0",
+        &expect![[r"
+        sent 
+        sent 0 as 7:0
+        ok 0 0: batch 0 is at 0
+    "]],
+    );
+    check(
+        "+, missing, wait 9999, missing, wait 1",
+        &expect![[r"
+        wait 1: [0] failed: topic t does not exist on this broker
+    "]],
+    );
+    check(
+        "+, forbidden",
+        &expect![[r"
+        forbidden: [0] failed: not authorised to x y
+    "]],
+    );
+}
+
+#[test]
+fn a_topic_that_does_not_appear_is_named() {
+    let options = Arc::new(KafkaOptions::new("a:1".parse().unwrap()));
+    let (at, producer) = (TopicPartition::new("t", 0), Producer { id: 7, epoch: 0 });
+    let mut lane = Lane::new(at, producer, options, Duration::from_mins(2));
+    let start = Instant::now();
+    lane.push(start, WALL_MS, 0, (1, WALL_MS));
+    let missing = || BrokerError::UnknownTopic { topic: "t".into() };
+    for seconds in [0, 30, 59] {
+        let settled = lane.leaderless(start + Duration::from_secs(seconds), missing());
+        assert!(matches!(settled, Settled::Nothing), "after {seconds} s");
+    }
+    let settled = lane.leaderless(start + Duration::from_mins(1), missing());
+    assert!(matches!(settled, Settled::Failed(_, BrokerError::UnknownTopic { .. })), "{settled:?}");
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub(crate) struct Asked {
 pub(crate) enum Reply {
     /// This answer, header included, without its length.
     Answer(Bytes),
+    /// The correlation id asked with, and then this.
+    AnswerAfterId(Bytes),
     /// These very bytes.
     Raw(Vec<u8>),
     /// Nothing.
@@ -124,18 +126,23 @@ async fn serve(mut stream: TcpStream, port: u16, script: Script) {
             return;
         }
         let asked = read_request(Bytes::from(frame));
-        let bytes = match script(&asked, port).or_else(|| as_a_broker(&asked, port)) {
+        let mut head = BytesMut::new();
+        let tail = match script(&asked, port).or_else(|| as_a_broker(&asked, port)) {
             Some(Reply::Answer(answer)) => {
-                let mut bytes = BytesMut::new();
-                bytes.put_u32(u32::try_from(answer.len()).expect("a small answer"));
-                bytes.put(answer);
-                bytes.to_vec()
+                head.put_u32(u32::try_from(answer.len()).expect("a small answer"));
+                answer
             }
-            Some(Reply::Raw(bytes)) => bytes,
+            Some(Reply::AnswerAfterId(tail)) => {
+                head.put_u32(u32::try_from(tail.len() + 4).expect("a small answer"));
+                head.put_i32(asked.correlation_id);
+                tail
+            }
+            Some(Reply::Raw(bytes)) => bytes.into(),
             Some(Reply::Silence) => continue,
             Some(Reply::Close) | None => return,
         };
-        if stream.write_all(&bytes).await.is_err() {
+        let written = stream.write_all_buf(&mut head.chain(tail)).await;
+        if written.is_err() {
             return;
         }
     }

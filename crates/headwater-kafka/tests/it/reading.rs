@@ -231,11 +231,8 @@ async fn what_a_dropped_fetch_brings_is_not_fetched_again() {
 #[tokio::test]
 async fn an_answer_that_makes_no_sense_is_told() {
     let peer = Peer::start(|asked| {
-        (asked.key == ApiKey::Fetch).then(|| {
-            let mut bytes = asked.correlation_id.to_be_bytes().to_vec();
-            bytes.extend([0xff; 40]);
-            Reply::Answer(bytes.into())
-        })
+        let nonsense = Bytes::from_static(&[0xff; 40]);
+        (asked.key == ApiKey::Fetch).then_some(Reply::AnswerAfterId(nonsense))
     });
     let peer = peer.await;
     let kafka = Kafka::connect(peer.options()).await.expect("a broker is there");

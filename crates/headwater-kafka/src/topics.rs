@@ -112,7 +112,17 @@ impl Topics for Kafka {
         created.await?;
         let described = self.describe_topics(std::slice::from_ref(&topic.name)).await?;
         let gone = || BrokerError::UnknownTopic { topic: topic.name.clone() };
-        described.into_iter().next().flatten().ok_or_else(gone)
+        let described = described.into_iter().next().flatten().ok_or_else(gone)?;
+        // A broker tells who leads a partition a moment before it does. So the leaders are asked,
+        // which waits for them.
+        self.client.cluster.doubt(&topic.name);
+        let queries = (0..described.partitions).map(|partition| OffsetQuery {
+            topic_partition: TopicPartition::new(topic.name.clone(), partition),
+            spec: OffsetSpec::Latest,
+        });
+        let queries: Vec<OffsetQuery> = queries.collect();
+        self.list_offsets(&queries, Isolation::ReadUncommitted).await?;
+        Ok(described)
     }
 
     async fn delete_topic(&self, name: &TopicName) -> Result<(), BrokerError> {

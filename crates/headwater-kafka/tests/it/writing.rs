@@ -51,6 +51,11 @@ fn producer_id(asked: &Asked) -> Reply {
 
 /// An answer to a Produce request that says the same of each partition in it.
 fn produced(asked: &Asked, code: i16, base_offset: i64) -> Reply {
+    produced_after(asked, code, base_offset, 0)
+}
+
+/// The same, by a broker that does not want to be asked again before so many milliseconds.
+fn produced_after(asked: &Asked, code: i16, base_offset: i64, throttle_ms: i32) -> Reply {
     let request = asked.request::<ProduceRequest>();
     let topics = request.topic_data.iter().map(|topic| {
         let partitions = topic.partition_data.iter().map(|partition| {
@@ -65,7 +70,9 @@ fn produced(asked: &Asked, code: i16, base_offset: i64) -> Reply {
             .with_topic_id(topic.topic_id)
             .with_partition_responses(partitions.collect())
     });
-    let body = ProduceResponse::default().with_responses(topics.collect());
+    let body = ProduceResponse::default()
+        .with_responses(topics.collect())
+        .with_throttle_time_ms(throttle_ms);
     asked.answer::<ProduceRequest>(&body)
 }
 
@@ -180,6 +187,43 @@ async fn what_waits_goes_out_together() {
         acknowledgement.await.unwrap();
     }
     assert_eq!(*seen.lock().unwrap(), [2]);
+}
+
+#[tokio::test]
+async fn a_batch_whose_answer_is_lost_is_sent_again_as_it_was() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let batches = Arc::clone(&seen);
+    let peer = peer(move |asked, number| {
+        let request = asked.request::<ProduceRequest>();
+        batches.lock().unwrap().push(request.topic_data[0].partition_data[0].records.clone());
+        if number == 1 { Reply::Close } else { produced(asked, 0, 5) }
+    })
+    .await;
+    let mut writer = writer(&peer, PLENTY).await;
+    for _ in 0..2 {
+        send(&mut *writer, 0, 3).await.unwrap();
+    }
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 3);
+    assert_eq!(seen[1], seen[2]);
+    let batch = Batches::new(seen[2].clone().unwrap()).next().unwrap().unwrap();
+    assert_eq!((batch.header().producer_id, batch.header().base_sequence), (7, 3));
+}
+
+#[tokio::test]
+async fn a_node_that_asks_for_a_pause_gets_it() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
+    let peer = peer(move |asked, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+        produced_after(asked, 0, 5, 60_000)
+    })
+    .await;
+    let mut writer = writer(&peer, Duration::from_millis(300)).await;
+    send(&mut *writer, 0, 1).await.unwrap();
+    let error = send(&mut *writer, 0, 1).await.unwrap_err();
+    assert!(matches!(error, BrokerError::TimedOut { .. }), "{error}");
+    assert_eq!(requests.load(Ordering::Relaxed), 1);
 }
 
 /// The log of a broker that answers in the end: the batches that arrived, as they are stored.

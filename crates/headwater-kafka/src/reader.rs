@@ -184,7 +184,8 @@ impl KafkaReader {
         };
         let isolation = wish.request.isolation;
         let max_wait = wish.deadline.saturating_duration_since(now).min(WAIT_MAX);
-        let limits = Limits { max_wait, max_bytes: wish.request.max_bytes, isolation };
+        let by_rack = self.replicas.are_wanted(now);
+        let limits = Limits { max_wait, max_bytes: wish.request.max_bytes, isolation, by_rack };
         let lane = &mut self.lanes[number];
         let plan = lane.session.plan(&wanted);
         let landing = take_off(&lane.client, node, plan, limits);
@@ -211,7 +212,10 @@ impl KafkaReader {
 
     /// Something is wrong with a partition that may pass.
     fn trouble(&mut self, at: &TopicPartition, failure: Failure, now: Instant) {
-        self.replicas.forget(at);
+        match *failure.error {
+            BrokerError::Disconnected { .. } => self.replicas.unreachable(at, now),
+            _ => self.replicas.forget(at),
+        }
         let to = Destination::Leader(at);
         self.kafka.client.take_to_heart(to, failure.remedy);
         let count = self.troubles.get(at).map_or(0, |trouble| trouble.count);

@@ -48,6 +48,8 @@ pub(super) struct Limits {
     pub(super) max_wait: Duration,
     pub(super) max_bytes: usize,
     pub(super) isolation: Isolation,
+    /// Whether the node may name a nearer replica.
+    pub(super) by_rack: bool,
 }
 
 /// What a node said of one partition.
@@ -77,7 +79,7 @@ pub(super) fn take_off(
     Box::pin(async move {
         let options = &client.cluster.options;
         let limit = options.request_timeout + limits.max_wait;
-        let rack = options.client_rack.clone();
+        let rack = options.client_rack.clone().filter(|_| limits.by_rack);
         let min_bytes = options.fetch_min_bytes;
         // Names or ids, for all topics alike.
         let by_id = plan.ask.iter().all(|(_, terms)| terms.topic_id.is_some())

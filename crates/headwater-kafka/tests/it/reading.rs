@@ -204,6 +204,33 @@ async fn the_nearest_replica_is_read_until_it_fails() {
 }
 
 #[tokio::test]
+async fn when_the_nearest_replica_is_gone_the_leader_is_read() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let (peers, mut options) = two_nodes(
+        move |node, _, asked| {
+            let rack = asked.rack_id.to_string();
+            log.lock().expect("no test panics with it").push((node, rack.clone()));
+            // It goes on naming the replica to whoever says where it is.
+            let nearer = BrokerId(if rack.is_empty() { -1 } else { 2 });
+            let bytes: &[u8] = if rack.is_empty() { b"far" } else { b"" };
+            fetched(0, Some(standing(bytes).with_preferred_read_replica(nearer)))
+        },
+        || (1, 0),
+    )
+    .await;
+    let [leader, replica] = peers;
+    drop(replica);
+    options.client_rack = Some("here".to_owned());
+    let kafka = Kafka::connect(options).await.expect("a broker is there");
+    let answer = kafka.reader().fetch(&request(0, Duration::from_mins(1))).await;
+    assert_eq!(told(answer).0, "far");
+    let expected = [(1, "here".to_owned()), (1, String::new())];
+    assert_eq!(*seen.lock().expect("no test panics with it"), expected);
+    drop(leader);
+}
+
+#[tokio::test]
 async fn what_a_dropped_fetch_brings_is_not_fetched_again() {
     let fetches = Arc::new(Semaphore::new(0));
     let count = Arc::clone(&fetches);

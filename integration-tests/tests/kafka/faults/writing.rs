@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use headwater::records::{BatchBuilder, Compression, Record};
 use headwater_broker::{
-    Acknowledgement, Broker, GroupEvent, GroupOptions, LogWriter, MemberAssignment, Membership,
-    OffsetCommit, Offsets, ProduceBatch, TopicPartition, WriterOptions,
+    Acknowledgement, Broker, Clock, GroupEvent, GroupOptions, LogWriter, MemberAssignment,
+    Membership, OffsetCommit, Offsets, ProduceBatch, SystemClock, TopicPartition, WriterOptions,
 };
 use headwater_kafka::{Kafka, KafkaOptions};
 use kafka_nodes::{Cluster, ClusterOptions};
@@ -52,11 +52,13 @@ impl Numbers {
             let number = self.acknowledged + self.sent.len();
             let partition = i32::try_from(number).unwrap() % PARTITIONS;
             let first = number / usize::try_from(PARTITIONS).unwrap() * BATCH_RECORDS;
+            // A broker that restarts knows those of now again, and forgets those of long ago.
+            let timestamp = if partition == 0 { 1 } else { SystemClock::new().wall_ms() };
             let mut builder = BatchBuilder::new(Compression::None);
             for number in first..first + BATCH_RECORDS {
                 let value = number.to_string();
                 let value = Some(value.as_bytes());
-                builder.append(Record { timestamp: 1, key: None, value, headers: &[] }).unwrap();
+                builder.append(Record { timestamp, key: None, value, headers: &[] }).unwrap();
             }
             let topic_partition = TopicPartition::new(self.topic.as_str(), partition);
             let batch = ProduceBatch { topic_partition, batch: builder.finish() };

@@ -194,11 +194,18 @@ pub(super) fn land(
     }
     // What is not mentioned is as it was.
     for at in flight.asked.keys() {
-        if let Some(ends) = session.ends(at)
-            && !said.contains_key(at)
-        {
-            said.insert(at.clone(), Said::Data(data(ends)));
+        if said.contains_key(at) {
+            continue;
         }
+        let is_said = if let Some(ends) = session.ends(at) {
+            Said::Data(data(ends))
+        } else {
+            // The node thinks it has told, and it has not: everything anew.
+            session.in_doubt();
+            let error = BrokerError::NoLeader { topic_partition: at.clone() };
+            Said::Wrong(Failure::new(error, Remedy::Again))
+        };
+        said.insert(at.clone(), is_said);
     }
     Ok(said)
 }
@@ -222,9 +229,6 @@ fn read(
         OFFSET_OUT_OF_RANGE => return Said::OutOfRange,
         code => return Said::Wrong(answer.refused(code, About::Partition(at), None)),
     }
-    if partition.preferred_read_replica.0 >= 0 {
-        return Said::Elsewhere(partition.preferred_read_replica.0);
-    }
     let PartitionData { high_watermark, log_start_offset, .. } = partition;
     // Below version 4 of the log there is none of its own; -1 says so.
     let last_stable_offset = match partition.last_stable_offset {
@@ -237,6 +241,10 @@ fn read(
     }
     let ends = Ends { log_start_offset, high_watermark, last_stable_offset };
     session.told(at, ends);
+    // The ends above are told with it, and will not be told again.
+    if partition.preferred_read_replica.0 >= 0 {
+        return Said::Elsewhere(partition.preferred_read_replica.0);
+    }
     let aborted = partition.aborted_transactions.unwrap_or_default().into_iter();
     let aborted = aborted.map(|aborted| AbortedTransaction {
         producer_id: aborted.producer_id.0,

@@ -231,6 +231,47 @@ async fn when_the_nearest_replica_is_gone_the_leader_is_read() {
 }
 
 #[tokio::test]
+async fn ends_that_came_with_a_nearer_replica_are_kept() {
+    let (peers, mut options) = two_nodes(
+        |_, _, asked| {
+            // Nothing has changed since the leader named the replica.
+            let first = asked.session_epoch == 0;
+            fetched(5, first.then(|| standing(b"").with_preferred_read_replica(BrokerId(2))))
+        },
+        || (1, 0),
+    )
+    .await;
+    let [_leader, replica] = peers;
+    drop(replica);
+    options.client_rack = Some("here".to_owned());
+    let kafka = Kafka::connect(options).await.expect("a broker is there");
+    let answer = kafka.reader().fetch(&request(10, Duration::from_millis(300))).await;
+    assert_eq!(told(answer), (Bytes::new(), 0, 10));
+}
+
+#[tokio::test]
+async fn a_partition_that_is_never_told_of_is_asked_for_anew() {
+    let count = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&count);
+    let (_peers, options) = two_nodes(
+        move |_, _, asked| {
+            let mut count = counted.lock().expect("no test panics with it");
+            *count += 1;
+            let asked_for = asked.topics.len();
+            match *count {
+                1 => fetched(5, None),
+                _ => fetched(6, (asked_for == 1).then(|| standing(b"batches"))),
+            }
+        },
+        || (1, 0),
+    )
+    .await;
+    let kafka = Kafka::connect(options).await.expect("a broker is there");
+    let answer = kafka.reader().fetch(&request(0, Duration::from_mins(1))).await;
+    assert_eq!(told(answer).0, "batches");
+}
+
+#[tokio::test]
 async fn what_a_dropped_fetch_brings_is_not_fetched_again() {
     let fetches = Arc::new(Semaphore::new(0));
     let count = Arc::clone(&fetches);

@@ -36,5 +36,5 @@ pub use container::{Engine, build_image};
 pub use error::NodesError;
 pub use jvm::Installation;
 pub use ports::free_ports;
-pub use probe::{NodeAddress, answers_api_versions, nodes_named_by};
+pub use probe::{NodeAddress, answers_api_versions, knows_topic, nodes_named_by};
 pub use target::Target;

@@ -47,12 +47,44 @@ pub fn nodes_named_by(address: &str) -> io::Result<Vec<NodeAddress>> {
     let mut answer = Reader(&answer);
     let mut nodes = Vec::new();
     for _ in 0..answer.i32()? {
-        nodes.push(NodeAddress { id: answer.i32()?, host: answer.string()?, port: answer.i32()? });
-        // Its rack.
-        answer.string()?;
+        nodes.push(answer.node()?);
     }
     nodes.sort();
     Ok(nodes)
+}
+
+/// Whether a node knows a topic and a leader of each of its partitions (`Metadata` version 1). After
+/// a topic was created this comes true at each node in its own time.
+///
+/// # Errors
+/// When nobody answers, or somebody who is no Kafka node.
+pub fn knows_topic(address: &str, topic: &str) -> io::Result<bool> {
+    let mut names = 1_i32.to_be_bytes().to_vec();
+    names.extend(i16::try_from(topic.len()).map_err(io::Error::other)?.to_be_bytes());
+    names.extend(topic.as_bytes());
+    let answer = ask(address, METADATA, 1, &names)?;
+    let mut answer = Reader(&answer);
+    for _ in 0..answer.i32()? {
+        answer.node()?;
+    }
+    // The controller, the number of topics, the error of ours, its name.
+    let (_, topics, code) = (answer.i32()?, answer.i32()?, answer.i16()?);
+    answer.string()?;
+    // Whether it is internal.
+    answer.take::<1>()?;
+    let partitions = answer.i32()?;
+    let mut ready = topics == 1 && code == 0 && partitions > 0;
+    for _ in 0..partitions {
+        let (code, _, leader) = (answer.i16()?, answer.i32()?, answer.i32()?);
+        ready &= code == 0 && leader >= 0;
+        // Copies, and those in sync.
+        for _ in 0..2 {
+            for _ in 0..answer.i32()? {
+                answer.i32()?;
+            }
+        }
+    }
+    Ok(ready)
 }
 
 /// One request on a connection of its own; the answer without length and correlation id.
@@ -109,6 +141,13 @@ impl Reader<'_> {
 
     fn i32(&mut self) -> io::Result<i32> {
         self.take().map(i32::from_be_bytes)
+    }
+
+    fn node(&mut self) -> io::Result<NodeAddress> {
+        let node = NodeAddress { id: self.i32()?, host: self.string()?, port: self.i32()? };
+        // Its rack.
+        self.string()?;
+        Ok(node)
     }
 
     /// Null is empty.

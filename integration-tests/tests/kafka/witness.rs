@@ -15,6 +15,7 @@ const REQUEST_RECORDS: usize = 2_000;
 const FETCH_BYTES: i32 = 4 << 20;
 /// Longer than anything takes on a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
+const POLL: Duration = Duration::from_millis(50);
 const CREATE_LIMIT_MS: i32 = 30_000;
 
 /// A record as the witness sees it.
@@ -59,20 +60,27 @@ impl Seen {
 #[derive(Debug)]
 pub(crate) struct Witness {
     client: Client,
+    nodes: Vec<String>,
 }
 
 impl Witness {
     pub(crate) async fn connect(bootstrap: &str) -> Self {
-        let servers = bootstrap.split(',').map(str::to_owned).collect();
-        Self { client: ClientBuilder::new(servers).build().await.unwrap() }
+        let nodes: Vec<String> = bootstrap.split(',').map(str::to_owned).collect();
+        Self { client: ClientBuilder::new(nodes.clone()).build().await.unwrap(), nodes }
     }
 
+    /// Creates a topic and waits until every node knows it.
     pub(crate) async fn create_topic(&self, name: &str, partitions: i32, copies: i16) {
         let controller = self.client.controller_client().unwrap();
         match controller.create_topic(name, partitions, copies, CREATE_LIMIT_MS).await {
             // Asked once more after an answer that got lost: names are never used twice.
             Ok(()) | Err(Error::ServerError { protocol_error: TopicAlreadyExists, .. }) => {}
             Err(error) => panic!("cannot create {name}: {error}"),
+        }
+        for node in &self.nodes {
+            while !kafka_nodes::knows_topic(node, name).unwrap() {
+                tokio::time::sleep(POLL).await;
+            }
         }
     }
 

@@ -24,12 +24,12 @@ async fn kill_9_of_the_broker_costs_time_only() {
     let mut cluster = Cluster::start(&nodes(), &ClusterOptions::nodes(1)).unwrap();
     let mut counting = Counting::prepare(&cluster.bootstrap(), 1, 0).await;
     counting.write(tier.pick(20_000, 1_000_000)).await;
-    let job = counting.start();
+    let mut job = counting.start();
     let kills = tier.pick(2, 5);
     for kill in 1..=kills {
         // Spread over the work.
         let reached = counting.words() * kill / (kills + 1);
-        counting.wait_for_output(reached, LIMIT).await;
+        counting.wait_for_output(&mut job, reached, LIMIT).await;
         cluster.kill(1).unwrap();
         cluster.restart(1).unwrap();
     }
@@ -55,22 +55,22 @@ async fn three_nodes_lose_move_and_freeze_leaders() {
     let part = tier.pick(5_000_i32, 100_000);
     let lines = usize::try_from(part).unwrap();
     counting.options.lines_expected = i64::from(4 * part);
-    let job = counting.start();
+    let mut job = counting.start();
 
     counting.write(lines).await;
     move_leaders(&cluster, &counting.options.counts());
-    counting.wait_for_output(counting.words(), LIMIT).await;
+    counting.wait_for_output(&mut job, counting.words(), LIMIT).await;
 
     counting.write(lines).await;
     cluster.kill(1).unwrap();
-    counting.wait_for_output(counting.words(), LIMIT).await;
+    counting.wait_for_output(&mut job, counting.words(), LIMIT).await;
     cluster.restart(1).unwrap();
 
     counting.write(lines).await;
     cluster.pause(2).unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
     cluster.resume(2).unwrap();
-    counting.wait_for_output(counting.words(), LIMIT).await;
+    counting.wait_for_output(&mut job, counting.words(), LIMIT).await;
 
     counting.write(lines).await;
     end_in_peace(job, LIMIT).await;

@@ -9,11 +9,11 @@ use anyhow::{Context, bail};
 
 use crate::JobOptions;
 
-/// A running job.
+/// A running job; killed when dropped.
 #[derive(Debug)]
 pub struct Child {
     process: std::process::Child,
-    lines: JoinHandle<Vec<String>>,
+    lines: Option<JoinHandle<Vec<String>>>,
 }
 
 /// One store partition that a start has restored.
@@ -62,7 +62,7 @@ impl Child {
         let lines = std::thread::spawn(move || {
             BufReader::new(stdout).lines().map_while(Result::ok).collect()
         });
-        Ok(Self { process, lines })
+        Ok(Self { process, lines: Some(lines) })
     }
 
     /// `kill -9`, and what the job had said.
@@ -95,8 +95,9 @@ impl Child {
         self.report()
     }
 
-    fn report(self) -> anyhow::Result<ChildReport> {
-        let Ok(lines) = self.lines.join() else { bail!("the reader of the job's output panicked") };
+    fn report(mut self) -> anyhow::Result<ChildReport> {
+        let lines = self.lines.take().context("a job is reported once")?;
+        let Ok(lines) = lines.join() else { bail!("the reader of the job's output panicked") };
         let mut report = ChildReport::default();
         for line in lines {
             match line.split(' ').collect::<Vec<_>>().as_slice() {
@@ -111,5 +112,13 @@ impl Child {
         }
         report.restores.sort_by(|a, b| a.changelog.cmp(&b.changelog));
         Ok(report)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It has ended already, unless a test failed.
+        drop(self.process.kill());
+        drop(self.process.wait());
     }
 }

@@ -2,7 +2,10 @@
 
 use headwater::broker::simple::{self, TopicWriter};
 use headwater::prelude::*;
-use headwater::{InstanceError, TaskError, UsePartitionTimeOnInvalidTimestamp};
+use headwater::{
+    InstanceError, Record, TaskError, TimestampExtractor, UsePartitionTimeOnInvalidTimestamp,
+    UserError,
+};
 
 use crate::app::{APPLICATION, App};
 
@@ -69,4 +72,54 @@ async fn repartition_topics_are_read_with_valid_timestamps_only() {
     assert_eq!(position.as_ref().unwrap().to_string(), format!("{through}-0 at offset 1"));
     assert!(error.to_string().starts_with("deserialization failed"), "{error}");
     assert_eq!(times(&app, "out").await, [5]);
+}
+
+/// The time is the value.
+struct Parsed {
+    /// What cannot be read panics instead of being an error.
+    panics: bool,
+}
+
+impl TimestampExtractor<String, String> for Parsed {
+    fn extract(&self, record: Record<'_, String, String>, _: i64) -> Result<i64, UserError> {
+        let value = record.value.expect("the test writes values");
+        if self.panics { Ok(value.parse().expect("a number")) } else { Ok(value.parse()?) }
+    }
+}
+
+/// A record whose time cannot be told, behind one that is fine.
+async fn check_untimed(panics: bool, expected: &str) {
+    let app = App::new(&["in", "out"]).await;
+    let topology = || {
+        let builder = StreamsBuilder::new();
+        let consumed = Consumed::with(Utf8, Utf8).with_timestamp_extractor(Parsed { panics });
+        builder.stream("in", consumed).to("out", Produced::with(Utf8, Utf8));
+        builder.build().unwrap()
+    };
+    app.write("in", &[(None, Some("7")), (None, Some("no time")), (None, Some("9"))]).await;
+    let instance = app.start(topology(), |config| config).await;
+    assert_eq!(instance.wait_for(InstanceState::is_final).await, InstanceState::Error);
+    let error = instance.error().unwrap().to_string();
+    assert!(error.contains("record in-0 at offset 1"), "{error}");
+    assert!(error.ends_with(expected), "{error}");
+    app.close(instance).await;
+
+    let go_on = |config: StreamsConfig| {
+        config.deserialization_exception_handler(headwater::runtime::BadRecord::Continue)
+    };
+    let instance = app.start(topology(), go_on).await;
+    app.wait_for_the_end(&instance, "in").await;
+    assert_eq!(instance.dropped_records().total(), 1);
+    app.close(instance).await;
+    assert_eq!(times(&app, "out").await.last(), Some(&9));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extractor_that_fails_is_reported_with_its_record() {
+    check_untimed(false, "invalid digit found in string").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extractor_that_panics_is_reported_with_its_record() {
+    check_untimed(true, "user code panicked: a number: ParseIntError { kind: InvalidDigit }").await;
 }

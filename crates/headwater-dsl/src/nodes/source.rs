@@ -1,9 +1,10 @@
 //! Sources: from bytes to typed records.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use headwater_runtime::process::NegativeTimestamp;
+use headwater_runtime::process::{NegativeTimestamp, UserPanic};
 use headwater_runtime::{
     Cx, ExtractedTime, FailureKind, NodeIndex, RawRecord, SourceNode, TaskError, UserError,
 };
@@ -74,9 +75,16 @@ impl<K: 'static, V: 'static> SourceNode for Source<K, V> {
                 Ok(ExtractedTime::At(timestamp))
             };
         };
-        let (key, value) = if extractor.reads_record() { self.read(record)? } else { (None, None) };
-        let typed = Record::new(key.as_ref(), value.as_ref(), record.timestamp);
-        let timestamp = extractor.extract(typed, partition_time)?;
+        let ask = || {
+            let (key, value) =
+                if extractor.reads_record() { self.read(record)? } else { (None, None) };
+            let typed = Record::new(key.as_ref(), value.as_ref(), record.timestamp);
+            extractor.extract(typed, partition_time)
+        };
+        // Times are found ahead of the record that is being processed, so a panic here is caught
+        // here: further out it would be taken for one of that other record.
+        let timestamp = catch_unwind(AssertUnwindSafe(ask))
+            .unwrap_or_else(|payload| Err(Box::new(UserPanic::new(&*payload))))?;
         Ok(if timestamp < 0 { ExtractedTime::Skip } else { ExtractedTime::At(timestamp) })
     }
 }

@@ -137,7 +137,7 @@ pub struct UserPanic {
 
 impl UserPanic {
     /// Takes the text out of what `catch_unwind` caught.
-    pub(crate) fn new(payload: &(dyn std::any::Any + Send)) -> Self {
+    pub fn new(payload: &(dyn std::any::Any + Send)) -> Self {
         let message = payload
             .downcast_ref::<&'static str>()
             .map(|text| (*text).to_owned())

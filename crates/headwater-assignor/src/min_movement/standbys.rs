@@ -321,15 +321,16 @@ impl Graph {
                 let mut slope = Slope::new((node, sink), standbys.copies[at], most);
                 let even = |steps| Cost::of(SHARES, steps);
                 slope.piece(&mut network, fair.even.0, Cost::ZERO);
-                slope.piece(&mut network, fair.share.0, even(0).and(UNEVEN, 1));
-                slope.piece(&mut network, fair.share.1, even(1).and(UNEVEN, 1));
-                slope.piece(&mut network, fair.even.1, even(2).and(UNEVEN, 1));
-                slope.rise(&mut network, width, |steps| even(2).and(UNEVEN, steps));
+                slope.piece(&mut network, fair.share.0, even(0).and(UNEVEN, 2));
+                slope.piece(&mut network, fair.share.1, even(1).and(UNEVEN, 2));
+                slope.piece(&mut network, fair.even.1, even(2).and(UNEVEN, 2));
+                slope.piece(&mut network, fair.late, even(2).and(UNEVEN, 3));
+                slope.rise(&mut network, width, |steps| even(2).and(UNEVEN, 2 * steps));
                 node
             })
             .collect();
         // What a copy costs on an instance that has its share, more or less.
-        network.guess(sink, Cost::of(UNEVEN, 1).and(SHARES, 1));
+        network.guess(sink, Cost::of(UNEVEN, 2).and(SHARES, 1));
         let pairs = (standbys.usable.len() <= FEW_PAIRS)
             .then(|| Pairs::new(standbys, replica, options, &mut network, &instances));
         Self { network, sink, instances, pairs }
@@ -476,13 +477,15 @@ struct Fair {
     even: (u32, u32),
     /// The share proportional to capacity, rounded down and up. It only decides among equals.
     share: (u32, u32),
+    /// Copies that come after everybody's share, but before anybody has more than that.
+    late: u32,
 }
 
 impl Fair {
     /// Where there are not enough copies for all, those that run tasks without state come last.
     fn spare_the_busy(&mut self) {
         if self.share.1 <= 1 {
-            *self = Self::default();
+            *self = Self { late: self.share.1, ..Self::default() };
         }
     }
 }
@@ -507,12 +510,12 @@ fn fair_shares(facts: &Facts<'_>, usable: &[InstanceIx], tasks: usize, copies: u
                 let even = |level: u32| level.saturating_mul(capacity(instance)).min(all);
                 let (low, high) = (even(low).max(share.0.min(1)), even(high));
                 let high = if share.1 <= 1 { share.1 } else { high };
-                fair[instance as usize] = Fair { even: (low, high), share };
+                fair[instance as usize] = Fair { even: (low, high), share, late: 0 };
             }
             return fair;
         }
         for instance in full {
-            fair[instance as usize] = Fair { even: (all, all), share: (all, all) };
+            fair[instance as usize] = Fair { even: (all, all), share: (all, all), late: 0 };
             rest = rest.saturating_sub(u64::from(all));
         }
         open = others;

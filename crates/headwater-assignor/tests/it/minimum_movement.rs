@@ -206,6 +206,34 @@ proptest! {
         }
     }
 
+    /// [9] and [12] in groups with few copies, where tasks without state fill up some instances.
+    #[test]
+    fn copies_stay_even_beside_tasks_without_state(
+        tasks in 1..7_u32, stateless in 0..8_u32, instances in 2..7_u32, standbys in 0..3_u32,
+        gone in 1..7_u32,
+    ) {
+        let mut trajectory = group(tasks, instances, standbys);
+        trajectory.tasks.extend((0..stateless).map(|n| (TaskId::new(1, n), TaskInfo::stateless())));
+        let gone = gone.min(instances);
+        trajectory.steps = vec![join(instances + 1), join(instances + 2), leave(gone)];
+        for phase in &play(&trajectory).phases {
+            let round = last(phase);
+            let held = || round.assignment.instances.values();
+            let copies = held().map(|holds| {
+                let active = holds.active.keys().filter(|task| task.subtopology == 0);
+                active.count() + holds.standby.len()
+            });
+            let all = held().map(|holds| holds.active.len() + holds.standby.len());
+            let ends = |counts: Vec<usize>| {
+                (*counts.iter().min().expect("not empty"), *counts.iter().max().expect("not empty"))
+            };
+            let (least, most) = ends(copies.collect());
+            prop_assert!(most - least <= 1, "{} [9]", draw(round));
+            let (least, most) = ends(all.collect());
+            prop_assert!(least > 0 || most < 2, "{} [12]", draw(round));
+        }
+    }
+
     /// An instance that restarts with its state gets its tasks back, and nobody else notices.
     #[test]
     fn a_bounce_with_state_moves_nothing(

@@ -94,12 +94,12 @@ async fn check_untimed(panics: bool, expected: &str) {
         let builder = StreamsBuilder::new();
         let consumed = Consumed::with(Utf8, Utf8).with_timestamp_extractor(Parsed { panics });
         builder.stream("in", consumed).to("out", Produced::with(Utf8, Utf8));
-        builder.build().unwrap()
+        builder.build().expect("the topology is right")
     };
     app.write("in", &[(None, Some("7")), (None, Some("no time")), (None, Some("9"))]).await;
     let instance = app.start(topology(), |config| config).await;
     assert_eq!(instance.wait_for(InstanceState::is_final).await, InstanceState::Error);
-    let error = instance.error().unwrap().to_string();
+    let error = instance.error().expect("it says why").to_string();
     assert!(error.contains("record in-0 at offset 1"), "{error}");
     assert!(error.ends_with(expected), "{error}");
     app.close(instance).await;

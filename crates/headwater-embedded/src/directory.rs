@@ -32,8 +32,15 @@ const TOPICS: &str = "topics";
 #[derive(Debug)]
 pub(crate) struct LockedDirectory {
     path: PathBuf,
-    /// The lock goes with the file.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for LockedDirectory {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that another thread is just starting has it
+        // too, until it runs its program. If this fails, closing is all that can be done.
+        drop(self.lock.unlock());
+    }
 }
 
 impl LockedDirectory {
@@ -63,7 +70,7 @@ impl LockedDirectory {
         }
         lock.set_len(0).map_err(failed)?;
         writeln!(lock, "{}", std::process::id()).map_err(failed)?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, lock })
     }
 
     pub(crate) fn path(&self) -> &Path {

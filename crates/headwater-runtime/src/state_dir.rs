@@ -41,7 +41,6 @@ const FORMAT: u32 = 1;
 pub struct StateDirectory {
     directory: PathBuf,
     process_id: Uuid,
-    /// The lock goes with the file.
     lock: File,
 }
 
@@ -173,6 +172,9 @@ impl Drop for StateDirectory {
         if let Err(error) = self.lock.set_len(0) {
             tracing::debug!(%error, "the lock file keeps our pid");
         }
+        // Closing the file is not enough: a process that another thread is just starting has it
+        // too, until it runs its program. If this fails, closing is all that can be done.
+        drop(self.lock.unlock());
     }
 }
 

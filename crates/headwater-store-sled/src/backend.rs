@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use headwater_store::{Capabilities, Damage, OpenOptions, StoreBackend, StoreError, TaskStorage};
 
-use crate::database::{Database, sync_file};
+use crate::database::{Database, LockedFile, sync_file};
 use crate::keys;
 use crate::storage::SledStorage;
 
@@ -53,12 +53,12 @@ impl StoreBackend for SledBackend {
 }
 
 /// Takes the directory's lock.
-fn lock(dir: &Path) -> Result<File, StoreError> {
+fn lock(dir: &Path) -> Result<LockedFile, StoreError> {
     let file = io(&dir.join(LOCK_FILE), "open", |path| {
         File::options().create(true).truncate(false).write(true).open(path)
     })?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(LockedFile(file)),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked { dir: dir.to_owned() }),
         Err(TryLockError::Error(source)) => {
             Err(StoreError::Io { operation: "lock", path: dir.join(LOCK_FILE), source })

@@ -29,7 +29,7 @@ pub(crate) struct Database {
     // Fields are dropped in order: first the database, then the wait until sled has let go of its
     // file, then the directory's lock. So our own lock is all that a second opening meets.
     _wait: WaitForSled,
-    _lock: File,
+    _lock: LockedFile,
 }
 
 /// Waits, when it is dropped, until no thread of sled's pool has the database's file any more: some
@@ -42,7 +42,19 @@ struct WaitForSled {
 impl Drop for WaitForSled {
     fn drop(&mut self) {
         // Without the file there is nothing to wait for, and the next opening reports why.
-        drop(File::open(&self.log).and_then(|file| file.lock()));
+        drop(File::open(&self.log).and_then(|file| file.lock().and_then(|()| file.unlock())));
+    }
+}
+
+/// A file that is locked until this is dropped.
+#[derive(Debug)]
+pub(crate) struct LockedFile(pub(crate) File);
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that another thread is just starting has it
+        // too, until it runs its program. If this fails, closing is all that can be done.
+        drop(self.0.unlock());
     }
 }
 
@@ -51,7 +63,7 @@ impl Database {
         dir: &Path,
         path: PathBuf,
         cache_bytes: u64,
-        lock: File,
+        lock: LockedFile,
     ) -> Result<Self, StoreError> {
         // Everything is flushed by `sync`. Without a period of its own sled starts no thread for
         // each database.
@@ -111,7 +123,10 @@ fn refuse_if_held(dir: &Path, log: &Path) -> Result<(), StoreError> {
         }
     };
     match file.try_lock() {
-        Ok(()) => Ok(()),
+        Ok(()) => {
+            drop(LockedFile(file));
+            Ok(())
+        }
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked { dir: dir.to_owned() }),
         Err(TryLockError::Error(source)) => {
             Err(StoreError::Io { operation: "lock", path: log.to_owned(), source })

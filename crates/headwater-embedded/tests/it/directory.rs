@@ -332,3 +332,20 @@ async fn handles_reads_and_writes_outlive_a_deleted_topic() {
     assert!(matches!(error, BrokerError::UnknownTopic { .. }), "{error}");
     assert_eq!(files(directory.path()), []);
 }
+
+#[test]
+fn a_closed_directory_is_free_also_while_other_processes_are_being_started() {
+    let home = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        let starting = scope.spawn(|| {
+            let this = std::env::current_exe().unwrap();
+            for _ in 0..100 {
+                let output = std::process::Command::new(&this).arg("--list").output().unwrap();
+                assert!(output.status.success());
+            }
+        });
+        while !starting.is_finished() {
+            drop(open(home.path()));
+        }
+    });
+}

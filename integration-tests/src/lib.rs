@@ -1,8 +1,9 @@
 //! Harness of the integration tests: a word count in a process of its own, which can be killed, the
-//! independent count it is held against, and one whole task without threads, time or a broker.
+//! independent count it is held against, one whole task without threads, time or a broker, and the conformance cases.
 
 mod audit;
 mod child;
+pub mod conformance;
 mod expected;
 mod job;
 mod one_task;

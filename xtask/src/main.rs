@@ -1,7 +1,8 @@
-//! Tasks of this repository: `cargo xtask ci`, `tidy`, `layers`, `itest`, `bench`.
+//! Tasks of this repository: `cargo xtask ci`, `tidy`, `layers`, `conformance`, `itest`, `bench`.
 
 mod bench;
 mod ci;
+mod conformance;
 mod itest;
 mod layers;
 mod tidy;
@@ -27,6 +28,10 @@ enum Task {
     Tidy,
     /// Who may depend on whom.
     Layers,
+    /// The cases whose expectations Kafka Streams wrote: those of the project, or of files and
+    /// directories.
+    #[command(disable_help_flag = true)]
+    Conformance(conformance::Arguments),
     /// The tests that need a real Apache Kafka, with one: on the JVM, in a container, or running
     /// already.
     Itest(itest::Arguments),
@@ -36,15 +41,17 @@ enum Task {
 
 fn main() -> ExitCode {
     let root = root();
+    let done = |()| ExitCode::SUCCESS;
     let result = match Arguments::parse().task {
-        Task::Ci => ci::run(&root),
-        Task::Tidy => tidy::run(&root),
-        Task::Layers => layers::run(&root),
-        Task::Itest(arguments) => itest::run(&root, &arguments),
-        Task::Bench(arguments) => bench::run(&root, &arguments),
+        Task::Ci => ci::run(&root).map(done),
+        Task::Tidy => tidy::run(&root).map(done),
+        Task::Layers => layers::run(&root).map(done),
+        Task::Conformance(arguments) => conformance::run(&root, &arguments),
+        Task::Itest(arguments) => itest::run(&root, &arguments).map(done),
+        Task::Bench(arguments) => bench::run(&root, &arguments).map(done),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             say(&format!("failed: {error:#}"));
             ExitCode::FAILURE

@@ -1,4 +1,4 @@
-//! What is checked: sections 9 and 10 of the format.
+//! The structure of a topology, and how a wrong one is refused: sections 9 and 10 of the format.
 
 use std::collections::BTreeSet;
 
@@ -6,31 +6,8 @@ use headwater::DslError;
 use headwater::topology::{InternalTopicDefaults, Topology};
 use serde_json::{Map, Value as Json, json};
 
-use super::build::{BuildFailure, Built, build};
-use super::case::{Case, Outcome, text};
-
-/// Builds a case and compares its structure.
-pub(super) fn check(case: &Case) -> Outcome {
-    if let Some(missing) = unsupported(case) {
-        return Outcome::Skipped(missing);
-    }
-    let expected = case.expect.get("error").filter(|error| error["phase"] != "event");
-    match (build(case), expected) {
-        (Err(BuildFailure::Missing(missing)), _) => Outcome::Skipped(missing),
-        (Err(BuildFailure::Wrong { op, error }), Some(expected)) => {
-            compare(&differences_of_error(case, op, &error, expected))
-        }
-        (Err(BuildFailure::Wrong { error, .. }), None) => {
-            Outcome::Failed(format!("refused: {error}"))
-        }
-        (Ok(_), Some(expected)) => Outcome::Failed(format!("not refused: {expected}")),
-        (Ok(built), None) => compare(&differences(case, &built)),
-    }
-}
-
-fn compare(differences: &[String]) -> Outcome {
-    if differences.is_empty() { Outcome::Passed } else { Outcome::Failed(differences.join("\n")) }
-}
+use super::build::Built;
+use super::case::{Case, Difference, text};
 
 /// What the configuration of a case asks for and is not there.
 pub(super) fn unsupported(case: &Case) -> Option<String> {
@@ -48,7 +25,12 @@ pub(super) fn unsupported(case: &Case) -> Option<String> {
 }
 
 /// How a wrong program differs from how the original says it is wrong.
-fn differences_of_error(case: &Case, op: usize, error: &DslError, expected: &Json) -> Vec<String> {
+pub(super) fn differences_of_error(
+    case: &Case,
+    op: usize,
+    error: &DslError,
+    expected: &Json,
+) -> Vec<Difference> {
     let mut differences = Vec::new();
     let class = match error {
         DslError::NoPartitions { .. } => "IllegalArgumentException",
@@ -56,10 +38,12 @@ fn differences_of_error(case: &Case, op: usize, error: &DslError, expected: &Jso
         _ => "TopologyException",
     };
     if expected["class"] != class {
-        differences.push(format!("class: {class} of {error}, not {}", expected["class"]));
+        let found = format!("{class}: {error}");
+        differences.push(Difference::of("error.class", &found, text(&expected["class"])));
     }
     if class == "TopologyException" && expected["message"] != error.to_string() {
-        differences.push(format!("message: {error}\n not {}", text(&expected["message"])));
+        let message = text(&expected["message"]);
+        differences.push(Difference::of("error.message", &error.to_string(), message));
     }
     // What the original finds only when it starts or sets topics up is found when the program is
     // built.
@@ -68,16 +52,20 @@ fn differences_of_error(case: &Case, op: usize, error: &DslError, expected: &Jso
         _ if op < case.topology.len() => None,
         _ => Some(case.topology.len() as u64),
     };
-    if expected_op.is_some_and(|expected_op| expected_op != op as u64) {
-        differences.push(format!("operator: {op}, not {expected_op:?}"));
+    if let Some(expected_op) = expected_op.filter(|expected_op| *expected_op != op as u64) {
+        let (found, expected) = (op.to_string(), expected_op.to_string());
+        differences.push(Difference::of("error.op", &found, &expected));
     }
     differences
 }
 
-fn differences(case: &Case, built: &Built) -> Vec<String> {
+/// How the structure of a built case differs from what the case expects.
+pub(super) fn differences(case: &Case, built: &Built) -> Vec<Difference> {
     let application = match built.topology.for_application("app") {
         Ok(application) => application,
-        Err(error) => return vec![format!("refused for an application: {error}")],
+        Err(error) => {
+            return vec![Difference::new("build", format!("refused for an application: {error}"))];
+        }
     };
     let graph = &application.graph;
     let mut differences = Vec::new();
@@ -85,7 +73,7 @@ fn differences(case: &Case, built: &Built) -> Vec<String> {
         if let Some(expected) = case.expect.get(field)
             && *expected != found
         {
-            differences.push(format!("{field}:\n{}\n not\n{}", show(&found), show(expected)));
+            differences.push(Difference::of(field, &show(&found), &show(expected)));
         }
     };
     check("describe", Json::from(built.topology.describe()));
@@ -98,7 +86,8 @@ fn differences(case: &Case, built: &Built) -> Vec<String> {
     check("global_stores", json!(global));
     let tasks = graph.subtopologies().iter().filter(|it| !it.is_global).count();
     if application.programs.len() != tasks {
-        differences.push(format!("{} programs, not {tasks}", application.programs.len()));
+        let found = application.programs.len().to_string();
+        differences.push(Difference::of("programs", &found, &tasks.to_string()));
     }
     differences
 }

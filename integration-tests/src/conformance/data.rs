@@ -11,31 +11,17 @@ use headwater::runtime::{
 use headwater::serde::Serializer;
 use serde_json::{Value as Json, json};
 
-use super::build::{BuildFailure, build};
-use super::case::{Case, Missing, Outcome, text};
+use super::build::Built;
+use super::case::{Case, Difference, Missing, text};
 use super::driver::{Bytes, Driver};
 use super::serdes::DynSerde;
-use super::structure;
 use super::value::{Value, hex};
 
-/// Runs a case and compares what it writes: to output topics, changelogs and repartition topics.
-pub(super) fn check(case: &Case) -> Outcome {
-    match run(case) {
-        Ok(differences) if differences.is_empty() => Outcome::Passed,
-        Ok(differences) => Outcome::Failed(differences.join("\n")),
-        Err(Missing(missing)) => Outcome::Skipped(missing),
-    }
-}
-
-fn run(case: &Case) -> Result<Vec<String>, Missing> {
+/// Runs a built case and compares what it writes: to output topics, changelogs and repartition topics.
+pub(super) fn differences(case: &Case, built: &Built) -> Result<Vec<Difference>, Missing> {
     if let Some(missing) = unsupported(case) {
         return Err(Missing(missing));
     }
-    let built = match build(case) {
-        Ok(built) => built,
-        Err(BuildFailure::Missing(missing)) => return Err(Missing(missing)),
-        Err(BuildFailure::Wrong { error, .. }) => return Ok(vec![format!("refused: {error}")]),
-    };
     let topics = case.input.iter().filter_map(|event| event["topic"].as_str());
     let programs = built.topology.topology("app").and_then(|graph| {
         let graph = graph.with_matched_topics(topics)?;
@@ -43,7 +29,10 @@ fn run(case: &Case) -> Result<Vec<String>, Missing> {
     });
     let programs = match programs {
         Ok(programs) => programs,
-        Err(error) => return Ok(vec![format!("refused for an application: {error}")]),
+        Err(error) => {
+            let problem = format!("refused for an application: {error}");
+            return Ok(vec![Difference::new("build", problem)]);
+        }
     };
     let config = worker_config(case, &programs);
     let wall_ms = case.config["wall_clock_start"].as_i64().unwrap_or(0);
@@ -62,28 +51,23 @@ fn run(case: &Case) -> Result<Vec<String>, Missing> {
         if !runs {
             let failure = driver.failure().unwrap_or_default();
             return Ok(match failed_at {
-                Some(expected) if expected == event as u64 => differences(case, &found),
-                _ => vec![format!("failed at event {event}: {failure}")],
+                Some(expected) if expected == event as u64 => differences_of_topics(case, &found),
+                _ => vec![Difference::new("run", format!("failed at event {event}: {failure}"))],
             });
         }
         if failed_at == Some(event as u64) {
-            return Ok(vec![format!("no failure at event {event}")]);
+            let problem = format!("no failure at event {event}, but {}", case.expect["error"]);
+            return Ok(vec![Difference::new("run", problem)]);
         }
         for (topic, record) in driver.take_written() {
             found.entry(topic).or_default().push(without_languages_own(show(event, &record)));
         }
     }
-    Ok(differences(case, &found))
+    Ok(differences_of_topics(case, &found))
 }
 
 /// What this runner, or the engine, has no form for.
 fn unsupported(case: &Case) -> Option<String> {
-    if let Some(missing) = structure::unsupported(case) {
-        return Some(missing);
-    }
-    if case.expect.get("error").is_some_and(|error| error["phase"] != "event") {
-        return Some("a program that can be built".to_owned());
-    }
     if case.config.get("default.timestamp.extractor").is_some() {
         return Some("default.timestamp.extractor".to_owned());
     }
@@ -247,25 +231,27 @@ fn without_languages_own(mut record: Json) -> Json {
     record
 }
 
-fn differences(case: &Case, found: &BTreeMap<String, Vec<Json>>) -> Vec<String> {
+fn differences_of_topics(case: &Case, found: &BTreeMap<String, Vec<Json>>) -> Vec<Difference> {
     let mut differences = Vec::new();
-    let mut topics: BTreeMap<&str, Vec<Json>> = BTreeMap::new();
+    let mut topics: BTreeMap<&str, (&str, Vec<Json>)> = BTreeMap::new();
     for part in ["outputs", "internal"] {
         for (topic, records) in case.expect[part].as_object().into_iter().flatten() {
-            topics.insert(topic, expected(records));
+            topics.insert(topic, (part, expected(records)));
         }
     }
     for topic in found.keys() {
-        topics.entry(topic).or_default();
+        topics.entry(topic).or_insert(("outputs", Vec::new()));
     }
-    for (topic, expected) in topics {
+    for (topic, (part, expected)) in topics {
         let found = found.get(topic).map_or(&[][..], Vec::as_slice);
         if found != expected {
             let lines = |records: &[Json]| -> String {
-                let lines: Vec<String> = records.iter().map(|it| format!("  {it}\n")).collect();
-                lines.concat()
+                let lines: Vec<String> = records.iter().map(|it| format!("  {it}")).collect();
+                lines.join("\n")
             };
-            differences.push(format!("{topic}:\n{} not\n{}", lines(found), lines(&expected)));
+            let mut difference = Difference::of(part, &lines(found), &lines(&expected));
+            difference.text.insert_str(0, &format!("{topic}: "));
+            differences.push(difference);
         }
     }
     differences

@@ -1,0 +1,28 @@
+//! Cases whose expectations Apache Kafka Streams wrote: `conformance/cases/*.jsonl`, one case a line.
+//!
+//! A case is a topology in the words of the DSL, or node by node, with its input, and what the original makes of it.
+//! [`check`] builds it through the public interface, runs it, and compares everything the case expects: its structure
+//! (description, sub-topologies, internal topics, ...), what is wrong with wrong programs, and what it writes, byte
+//! for byte. A case that uses what is not there yet has failed, and [`Outcome::Missing`] says for the lack of what.
+
+#![expect(clippy::panic, reason = "a case that is not of the format is a failed case")]
+
+mod build;
+mod case;
+mod check;
+mod data;
+mod driver;
+mod files;
+mod functions;
+mod low_level;
+mod params;
+mod processors;
+mod serdes;
+mod structure;
+mod summary;
+mod value;
+
+pub use case::{Case, Difference, Outcome};
+pub use check::check;
+pub use files::{CaseFile, case_files, own_cases};
+pub use summary::Summary;

@@ -1,0 +1,47 @@
+//! One case from beginning to end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::build::{BuildFailure, build};
+use super::case::{Case, Difference, Missing, Outcome};
+use super::{data, structure};
+
+/// Builds and runs a case, and compares all that it expects.
+///
+/// A panic, whoever has it, is a failed case and no reason to leave out the next one.
+pub fn check(case: &Case) -> Outcome {
+    match catch_unwind(AssertUnwindSafe(|| differences(case))) {
+        Ok(Ok(differences)) if differences.is_empty() => Outcome::Passed,
+        Ok(Ok(differences)) => Outcome::Failed(differences),
+        Ok(Err(Missing(missing))) => Outcome::Missing(missing),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+            Outcome::Failed(vec![Difference::new("panic", text)])
+        }
+    }
+}
+
+fn differences(case: &Case) -> Result<Vec<Difference>, Missing> {
+    if let Some(missing) = structure::unsupported(case) {
+        return Err(Missing(missing));
+    }
+    let expected = case.expect.get("error").filter(|error| error["phase"] != "event");
+    match (build(case), expected) {
+        (Err(BuildFailure::Missing(missing)), _) => Err(Missing(missing)),
+        (Err(BuildFailure::Wrong { op, error }), Some(expected)) => {
+            Ok(structure::differences_of_error(case, op, &error, expected))
+        }
+        (Err(BuildFailure::Wrong { error, .. }), None) => {
+            Ok(vec![Difference::new("build", format!("refused: {error}"))])
+        }
+        (Ok(_), Some(expected)) => {
+            Ok(vec![Difference::new("error", format!("not refused: {expected}"))])
+        }
+        (Ok(built), None) => {
+            let mut differences = structure::differences(case, &built);
+            differences.extend(data::differences(case, &built)?);
+            Ok(differences)
+        }
+    }
+}

@@ -25,6 +25,8 @@ mod documents {
     mod readme {}
     #[doc = include_str!("../../docs/book/src/first-topology.md")]
     mod first_topology {}
+    #[doc = include_str!("../../docs/book/src/describe.md")]
+    mod describe {}
     #[doc = include_str!("../../docs/book/src/nulls-and-keys.md")]
     mod nulls_and_keys {}
     #[doc = include_str!("../../docs/book/src/processors.md")]

@@ -1,6 +1,10 @@
 //! The `headwater` program.
 
+mod describe;
+mod diff;
+mod output;
 mod plan;
+mod topology_file;
 
 use std::process::ExitCode;
 
@@ -16,12 +20,18 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Print a topology as text, JSON or a drawing.
+    Describe(describe::Arguments),
+    /// Say what a change of topology means to a running application.
+    Diff(diff::Arguments),
     /// Plan which instance runs and follows which task.
     Plan(plan::Arguments),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
+        Command::Describe(arguments) => describe::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
     }
 }

@@ -47,6 +47,15 @@ impl Topology {
         self.inner.graph.describe()
     }
 
+    /// The graph for the application of this id as JSON, for `headwater describe` and `headwater diff`:
+    /// see [`Topology::describe_json`](Graph::describe_json).
+    ///
+    /// # Errors
+    /// None that [`StreamsBuilder::build`](crate::StreamsBuilder::build) did not find before.
+    pub fn describe_json(&self, application_id: &str) -> Result<String, DslError> {
+        Ok(self.inner.builder.build(application_id)?.describe_json())
+    }
+
     /// The graph, with internal topics named as for an application without id.
     pub fn graph(&self) -> &Graph {
         &self.inner.graph

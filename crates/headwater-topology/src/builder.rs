@@ -373,6 +373,15 @@ impl TopologyBuilder {
         }
     }
 
+    /// Lets a processor know its stores in this order.
+    pub(crate) fn order_stores_of(&mut self, processor: &str, order: Vec<String>) {
+        if let Some(id) = self.ids.get(processor)
+            && let DraftKind::Processor { stores } = &mut self.nodes[id.0].kind
+        {
+            *stores = order;
+        }
+    }
+
     fn check_name(&self, name: &str) -> Result<(), TopologyError> {
         if self.ids.contains_key(name) {
             return Err(TopologyError::DuplicateNode { name: name.to_owned() });

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::ids::SubtopologyId;
+use crate::node::{NodeKind, Topics};
 use crate::store::StoreKind;
 use crate::topology::{Store, Topology};
 
@@ -89,9 +90,32 @@ pub enum TopologyChange {
         /// The topic.
         topic: String,
     },
+    /// A pattern of source topics that was not there.
+    SourcePatternAdded {
+        /// The pattern.
+        pattern: String,
+    },
+    /// A pattern of source topics that is gone.
+    SourcePatternRemoved {
+        /// The pattern.
+        pattern: String,
+    },
+    /// A sub-topology whose tasks read other topics than those of this number did. Instances of the old
+    /// and of the new program take its task ids for different work.
+    SubtopologySources {
+        /// The number.
+        subtopology: SubtopologyId,
+        /// The topics before; none if there was no such sub-topology.
+        old: BTreeSet<String>,
+        /// The topics now; none if there is no such sub-topology.
+        new: BTreeSet<String>,
+    },
 }
 
 /// What a change means to the running application, mildest first.
+///
+/// Whatever the effect, instances of the two programs must not run in one group at one time as soon as
+/// there is any change: stop all of the old one before the first of the new one starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeEffect {
     /// Nothing is lost, nothing is done over.
@@ -105,7 +129,8 @@ pub enum ChangeEffect {
 }
 
 /// What has changed from one topology to the other, in a fixed order: application, stores, repartition
-/// topics, source topics, each by name. Both must have their patterns resolved against the same
+/// topics, source topics and patterns, each by name, and sub-topologies. Where nothing has changed, old and new
+/// program can run in one group at one time, so that instances are replaced one by one. Both must have their patterns resolved against the same
 /// topics for their sources to be comparable.
 pub fn diff(old: &Topology, new: &Topology) -> Vec<TopologyChange> {
     let mut changes = Vec::new();
@@ -118,6 +143,10 @@ pub fn diff(old: &Topology, new: &Topology) -> Vec<TopologyChange> {
     diff_stores(old, new, &mut changes);
     diff_repartition_topics(old, new, &mut changes);
     diff_sources(old, new, &mut changes);
+    diff_patterns(old, new, &mut changes);
+    if old.application_id() == new.application_id() {
+        diff_subtopologies(old, new, &mut changes);
+    }
     changes
 }
 
@@ -127,14 +156,17 @@ impl TopologyChange {
         match self {
             Self::StoreAdded { .. }
             | Self::RepartitionTopicAdded { .. }
-            | Self::SourceTopicAdded { .. } => ChangeEffect::Harmless,
+            | Self::SourceTopicAdded { .. }
+            | Self::SourcePatternAdded { .. }
+            | Self::SubtopologySources { .. } => ChangeEffect::Harmless,
             Self::StoreMoved { is_logged: true, .. } => ChangeEffect::RestoresState,
             Self::ApplicationId { .. }
             | Self::StoreRemoved { .. }
             | Self::StoreMoved { is_logged: false, .. }
             | Self::Changelog { .. }
             | Self::RepartitionTopicRemoved { .. }
-            | Self::SourceTopicRemoved { .. } => ChangeEffect::LeavesDataBehind,
+            | Self::SourceTopicRemoved { .. }
+            | Self::SourcePatternRemoved { .. } => ChangeEffect::LeavesDataBehind,
             Self::StoreKind { old, new, .. } => kind_effect(old, new),
             Self::FixedPartitions { .. } => ChangeEffect::NeedsReset,
         }
@@ -262,6 +294,45 @@ fn diff_sources(old: &Topology, new: &Topology, changes: &mut Vec<TopologyChange
     }
 }
 
+fn diff_patterns(old: &Topology, new: &Topology, changes: &mut Vec<TopologyChange>) {
+    let (old, new) = (patterns(old), patterns(new));
+    for &pattern in old.symmetric_difference(&new) {
+        let is_new = new.contains(pattern);
+        let pattern = pattern.to_owned();
+        changes.push(if is_new {
+            TopologyChange::SourcePatternAdded { pattern }
+        } else {
+            TopologyChange::SourcePatternRemoved { pattern }
+        });
+    }
+}
+
+fn patterns(topology: &Topology) -> BTreeSet<&str> {
+    let declared = topology.nodes().iter().filter_map(|node| match &node.kind {
+        NodeKind::Source(source) => Some(&source.declared),
+        NodeKind::Processor { .. } | NodeKind::Sink(_) => None,
+    });
+    let patterns = declared.filter_map(|topics| match topics {
+        Topics::Pattern(pattern) => Some(pattern.as_str()),
+        Topics::Named(_) => None,
+    });
+    patterns.collect()
+}
+
+fn diff_subtopologies(old: &Topology, new: &Topology, changes: &mut Vec<TopologyChange>) {
+    let count = old.subtopologies().len().max(new.subtopologies().len());
+    for subtopology in (0..).map(SubtopologyId).take(count) {
+        let sources = |topology: &Topology| {
+            let found = topology.subtopology(subtopology);
+            found.map(|found| found.source_topics.clone()).unwrap_or_default()
+        };
+        let (old, new) = (sources(old), sources(new));
+        if old != new {
+            changes.push(TopologyChange::SubtopologySources { subtopology, old, new });
+        }
+    }
+}
+
 fn external_sources(topology: &Topology) -> BTreeSet<&str> {
     let tasks = topology
         .subtopologies()
@@ -269,6 +340,17 @@ fn external_sources(topology: &Topology) -> BTreeSet<&str> {
         .flat_map(|it| it.source_topics.difference(&it.repartition_source_topics));
     let global = topology.global_stores().iter().map(|global| &global.topic);
     tasks.chain(global).map(String::as_str).collect()
+}
+
+impl fmt::Display for ChangeEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Harmless => "harmless",
+            Self::RestoresState => "restores state",
+            Self::LeavesDataBehind => "leaves data behind",
+            Self::NeedsReset => "needs a reset",
+        })
+    }
 }
 
 impl fmt::Display for TopologyChange {
@@ -310,6 +392,20 @@ impl fmt::Display for TopologyChange {
             Self::SourceTopicAdded { topic } => write!(f, "source topic {topic} is new"),
             Self::SourceTopicRemoved { topic } => {
                 write!(f, "source topic {topic} is no longer read")
+            }
+            Self::SourcePatternAdded { pattern } => {
+                write!(f, "source topics that match {pattern} are new")
+            }
+            Self::SourcePatternRemoved { pattern } => {
+                write!(f, "source topics that match {pattern} are no longer read as such")
+            }
+            Self::SubtopologySources { subtopology, old, new } => {
+                let list = |topics: &BTreeSet<String>| {
+                    let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+                    if topics.is_empty() { "nothing".to_owned() } else { topics.join(", ") }
+                };
+                let (old, new) = (list(old), list(new));
+                write!(f, "sub-topology {subtopology} read {old}, reads {new}")
             }
         }
     }

@@ -75,6 +75,7 @@
 //!    [`Topology::internal_topics`] says what to create, [`InternalTopic::config`] how, and
 //!    [`InternalTopic::conflicts`] whether what exists will do.
 //! 5. [`diff()`] compares two topologies of one application, for those who are about to deploy.
+//!    [`Topology::describe_json`] and [`Topology::from_json`] carry a topology to another program.
 //!
 //! Who builds graphs from operators takes generated names from a [`NameCounter`], checks given ones
 //! with [`validate_name`], and notes what it named itself with
@@ -120,6 +121,7 @@ mod topology;
 mod union;
 
 pub use builder::{GeneratedNames, InternalTopicProperties, StoreSource, TopologyBuilder};
+pub use describe::ReadTopologyError;
 pub use diff::{ChangeEffect, TopologyChange, diff};
 pub use error::TopologyError;
 pub use ids::{NodeId, ParseTaskIdError, SubtopologyId, TaskId};

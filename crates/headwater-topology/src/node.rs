@@ -21,7 +21,8 @@ impl Topics {
 }
 
 /// Where a source starts on a partition without committed offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum OffsetReset {
     /// At the oldest record.
     Earliest,

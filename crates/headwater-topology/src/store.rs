@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A state store: its name and what decides over its changelog. Serdes and behaviour are attached
 /// elsewhere, by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct StoreSpec {
     /// Name, unique in the topology.
     pub name: String,
@@ -56,7 +59,8 @@ impl StoreSpec {
 }
 
 /// The kinds of state stores (feature row P5).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum StoreKind {
     /// Values by key.

@@ -30,7 +30,7 @@ pub(crate) struct Inner {
     pub(crate) global_stores: Vec<GlobalStore>,
     /// By full name.
     pub(crate) repartition_topics: BTreeMap<String, InternalTopicProperties>,
-    copartitioned: Vec<Vec<NodeId>>,
+    pub(crate) copartitioned: Vec<Vec<NodeId>>,
     pub(crate) copartition_groups: Vec<BTreeSet<String>>,
     patterns: Vec<(NodeId, TopicPattern)>,
     ids: BTreeMap<String, NodeId>,

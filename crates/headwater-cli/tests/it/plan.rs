@@ -1,24 +1,9 @@
 //! `headwater plan`.
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
-
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
-fn headwater(arguments: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_headwater"))
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut stdin = child.stdin.take().expect("standard input is a pipe");
-    stdin.write_all(input.as_bytes()).expect("the program reads its input");
-    drop(stdin);
-    child.wait_with_output().expect("the program ends")
-}
+use crate::headwater;
 
 fn plan(arguments: &[&str], scenario: &Value) -> String {
     let output = headwater(&[&["plan"], arguments].concat(), &scenario.to_string());

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_topology::{
     InternalTopicDefaults, OffsetReset, SinkTopic, SourceOptions, StoreKind, StoreSource,
-    StoreSpec, Topics, Topology, TopologyBuilder, TopologyError,
+    StoreSpec, Topics, Topology, TopologyBuilder, TopologyError, diff,
 };
 use serde_json::{Map, Value, json};
 
@@ -57,6 +57,7 @@ fn check(name: &str, case: &Value) {
         (Err((at, found)), None) => panic!("{name}: operator {at} fails with {found}"),
     };
     assert_eq!(topology.describe(), text(expect, "describe"), "{name}");
+    check_read_back(name, &topology);
     for (field, found) in [
         ("subtopologies", subtopologies(&topology)),
         ("internal_topics", internal_topics(&topology)),
@@ -72,6 +73,15 @@ fn check(name: &str, case: &Value) {
         assert!(empty || expected.is_some(), "{name}: {field} is {found}, but nothing expected");
         assert_eq!(&found, expected.unwrap_or(&found), "{name}: {field}");
     }
+}
+
+/// Its JSON makes the same topology again.
+fn check_read_back(name: &str, topology: &Topology) {
+    let json = topology.describe_json();
+    let read = Topology::from_json(&json).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(read.describe(), topology.describe(), "{name}: read back");
+    assert_eq!(read.describe_json(), json, "{name}: read back");
+    assert_eq!(diff(topology, &read), [], "{name}: read back");
 }
 
 fn build(operators: &Value) -> Result<Topology, (usize, TopologyError)> {

@@ -52,18 +52,24 @@ fn a_store_in_another_sub_topology_is_restored() {
         counting(key_value()),
         new(key_value()),
         expect![[r#"
-        RestoresState: store st moved from sub-topology 1 to 2 and is restored from its changelog
-        Harmless: source topic other is new
-    "#]],
+            RestoresState: store st moved from sub-topology 1 to 2 and is restored from its changelog
+            Harmless: source topic other is new
+            Harmless: sub-topology 0 read in, reads other
+            Harmless: sub-topology 1 read app-r, reads in
+            Harmless: sub-topology 2 read nothing, reads app-r
+        "#]],
     );
     let unlogged = || key_value().with_logging_disabled();
     check(
         counting(unlogged()),
         new(unlogged()),
         expect![[r#"
-        LeavesDataBehind: store st moved from sub-topology 1 to 2 and starts empty
-        Harmless: source topic other is new
-    "#]],
+            LeavesDataBehind: store st moved from sub-topology 1 to 2 and starts empty
+            Harmless: source topic other is new
+            Harmless: sub-topology 0 read in, reads other
+            Harmless: sub-topology 1 read app-r, reads in
+            Harmless: sub-topology 2 read nothing, reads app-r
+        "#]],
     );
 }
 
@@ -152,13 +158,15 @@ fn topics_that_come_and_go_are_named() {
         old,
         new,
         expect![[r#"
-        Harmless: repartition topic app-new-r is new
-        LeavesDataBehind: repartition topic app-old is gone; what is unread in it stays unread
-        NeedsReset: number of partitions of repartition topic app-r was derived, is 3
-        LeavesDataBehind: source topic global is no longer read
-        LeavesDataBehind: source topic gone is no longer read
-        Harmless: source topic new is new
-    "#]],
+            Harmless: repartition topic app-new-r is new
+            LeavesDataBehind: repartition topic app-old is gone; what is unread in it stays unread
+            NeedsReset: number of partitions of repartition topic app-r was derived, is 3
+            LeavesDataBehind: source topic global is no longer read
+            LeavesDataBehind: source topic gone is no longer read
+            Harmless: source topic new is new
+            Harmless: sub-topology 0 read gone, in, reads in, new
+            Harmless: sub-topology 2 read app-old, reads app-new-r
+        "#]],
     );
     check(
         counting(key_value()),
@@ -181,4 +189,20 @@ fn another_application_id_changes_everything() {
         repartition topic two-r is new
     "#]]
     .assert_eq(&lines.concat());
+}
+
+#[test]
+fn patterns_and_numbers_of_subtopologies_count() {
+    let old = Graph::default().pattern("many", "log-.*").source("s", &["in"]);
+    let new = Graph::default().source("s", &["in"]).pattern("many", "log[.].*");
+    check(
+        old,
+        new,
+        expect![[r#"
+        LeavesDataBehind: source topics that match log-.* are no longer read as such
+        Harmless: source topics that match log[.].* are new
+        Harmless: sub-topology 0 read nothing, reads in
+        Harmless: sub-topology 1 read in, reads nothing
+    "#]],
+    );
 }

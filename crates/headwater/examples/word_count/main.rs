@@ -50,6 +50,9 @@ struct Arguments {
     /// How many of the most frequent words to show.
     #[arg(long, default_value_t = 10)]
     top: usize,
+    /// Print the topology as JSON, for `headwater describe` and `headwater diff`, and do nothing else.
+    #[arg(long)]
+    describe: bool,
 }
 
 #[tokio::main]
@@ -62,6 +65,10 @@ async fn main() -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .init();
     let arguments = Arguments::parse();
+    if arguments.describe {
+        say(&word_count()?.describe_json(APPLICATION)?);
+        return Ok(());
+    }
     let broker = broker(&arguments).await?;
     for topic in [LINES, COUNTS] {
         simple::create_topic(&*broker, topic, PARTITIONS).await?;

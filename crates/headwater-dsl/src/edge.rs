@@ -83,6 +83,17 @@ impl<K, V> Below<K, V> {
         }
         Ok(())
     }
+
+    /// Hands a record to one of the nodes only; to none if there are not so many.
+    #[inline]
+    pub(crate) fn forward_to(
+        &self,
+        index: usize,
+        cx: &mut Cx<'_>,
+        record: Record<'_, K, V>,
+    ) -> Result<(), TaskError> {
+        self.0.get(index).map_or(Ok(()), |node| node.process(cx, record))
+    }
 }
 
 /// The stream nodes below a processor, which may choose among them by name.

@@ -63,6 +63,8 @@ pub(crate) enum LogicalKind {
     Source(StreamSource),
     /// Reads a topic as a table.
     TableSource(TableSource),
+    /// Takes the records of a stream as updates of a table.
+    StreamToTable(StreamToTable),
     /// Any node between sources and sinks.
     Processor(Processor),
     /// Writes to topics.
@@ -94,6 +96,17 @@ pub(crate) struct TableSource {
     pub(crate) store: Arc<StoreDeclaration>,
     /// Whether the store exists: it is queryable, or a node below reads it (feature row D45).
     pub(crate) materialized: bool,
+}
+
+/// The parts of a node that makes a table of a stream.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamToTable {
+    pub(crate) wire: Wire<WireInner>,
+    pub(crate) store: Arc<StoreDeclaration>,
+    /// Whether the store exists: it is queryable, or a node below reads it.
+    pub(crate) materialized: bool,
+    /// The repartition before it, which is called after the node when that is given a name.
+    pub(crate) repartition: Option<NodeKey>,
 }
 
 /// The parts of a node between sources and sinks.
@@ -143,6 +156,24 @@ pub(crate) struct Repartition {
     pub(crate) source: Wire<WireSource>,
 }
 
+impl Repartition {
+    /// The topic of a repartition with this prefix.
+    pub(crate) fn topic(prefix: &str) -> String {
+        const SUFFIX: &str = "-repartition";
+        if prefix.ends_with(SUFFIX) { prefix.to_owned() } else { format!("{prefix}{SUFFIX}") }
+    }
+
+    /// Calls topic and nodes after a prefix that the user gave (feature row D15).
+    pub(crate) fn call_after(&mut self, prefix: &str) {
+        self.topic = Self::topic(prefix);
+        self.sink_name = format!("{}-sink", self.topic);
+        self.source_name = format!("{}-source", self.topic);
+        if let Some((name, _)) = &mut self.filter {
+            *name = format!("{}-filter", self.topic);
+        }
+    }
+}
+
 impl LogicalGraph {
     pub(crate) const ROOT: NodeKey = NodeKey(0);
 
@@ -169,7 +200,10 @@ impl LogicalGraph {
     /// Adds an operator below these nodes.
     pub(crate) fn add(&mut self, parents: &[NodeKey], name: String, kind: LogicalKind) -> NodeKey {
         let key = NodeKey(self.nodes.len());
-        let nameable = matches!(kind, LogicalKind::Processor(_) | LogicalKind::Sink { .. });
+        let nameable = matches!(
+            kind,
+            LogicalKind::Processor(_) | LogicalKind::StreamToTable(_) | LogicalKind::Sink { .. }
+        );
         let priority = self.next_priority;
         self.next_priority += 1;
         self.nodes.push(LogicalNode {
@@ -237,14 +271,28 @@ impl LogicalGraph {
                 DslError::NotNameable { node: self.name(node).to_owned(), name: name.to_owned() };
             self.note(problem);
         } else if let Some(name) = self.valid_name(Some(name)) {
-            if let LogicalKind::Processor(Processor { names_repartition: Some(key), .. }) =
-                self.nodes[node.0].kind
-                && let LogicalKind::Repartition(repartition) = &mut self.nodes[key.0].kind
-            {
-                repartition.sink_name = format!("{name}-sink");
-                repartition.source_name = format!("{name}-source");
+            match self.nodes[node.0].kind {
+                LogicalKind::Processor(Processor { names_repartition: Some(key), .. }) => {
+                    if let LogicalKind::Repartition(repartition) = &mut self.nodes[key.0].kind {
+                        repartition.sink_name = format!("{name}-sink");
+                        repartition.source_name = format!("{name}-source");
+                    }
+                }
+                LogicalKind::StreamToTable(StreamToTable { repartition: Some(key), .. }) => {
+                    if let LogicalKind::Repartition(repartition) = &mut self.nodes[key.0].kind {
+                        repartition.call_after(&name);
+                    }
+                }
+                _ => {}
             }
             self.nodes[node.0].name = name;
+        }
+    }
+
+    /// Makes the run-time node of a node in another way, as an operator that grows does.
+    pub(crate) fn set_wire(&mut self, node: NodeKey, wire: WireInner) {
+        if let LogicalKind::Processor(processor) = &mut self.nodes[node.0].kind {
+            processor.wire = Wire(wire);
         }
     }
 
@@ -268,6 +316,10 @@ impl LogicalGraph {
             LogicalKind::TableSource(source) => {
                 source.materialized |= force;
                 source.materialized
+            }
+            LogicalKind::StreamToTable(table) => {
+                table.materialized |= force;
+                table.materialized
             }
             LogicalKind::Processor(processor) if processor.old_values_from_parent => {
                 let parent = node.parents.first().copied();

@@ -11,6 +11,7 @@ use crate::nullity::{Nullable, Nullity, Present};
 use crate::serdes::Codec;
 use crate::wiring::WireInner;
 
+mod branches;
 mod emit;
 mod flat_map;
 mod grouping;
@@ -18,8 +19,10 @@ mod keys;
 mod process;
 mod repartition;
 mod sinks;
+mod to_table;
 mod values;
 
+pub use branches::{BranchedKStream, Branches};
 pub use emit::{EmitPairs, EmitValues};
 pub use sinks::Terminal;
 

@@ -44,13 +44,13 @@ pub use builder::{StreamsBuilder, TopicSelection};
 pub use error::{DslError, Part};
 pub use kgrouped_stream::KGroupedStream;
 pub use kgrouped_table::KGroupedTable;
-pub use kstream::{EmitPairs, EmitValues, KStream, Terminal};
+pub use kstream::{BranchedKStream, Branches, EmitPairs, EmitValues, KStream, Terminal};
 pub use ktable::KTable;
 pub use low_level::TopologyBuilder;
 pub use nullity::{Nullable, Nullity, Present};
 pub use params::{
-    Consumed, FailOnInvalidTimestamp, Grouped, LogAndSkipOnInvalidTimestamp, Materialized,
-    Partitions, Processed, Produced, Repartitioned, TimestampExtractor,
+    Branched, Consumed, FailOnInvalidTimestamp, Grouped, LogAndSkipOnInvalidTimestamp,
+    Materialized, Partitions, Processed, Produced, Repartitioned, TimestampExtractor,
     UsePartitionTimeOnInvalidTimestamp,
 };
 pub use processor::{

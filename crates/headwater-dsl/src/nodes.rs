@@ -4,6 +4,7 @@ use headwater_runtime::{Cx, FailureKind, NodeIndex, TaskError, UserError};
 use headwater_store::serde::SerdeError;
 
 mod aggregate;
+mod branch;
 mod change_format;
 mod kept_table;
 mod regroup;
@@ -13,6 +14,7 @@ mod step;
 mod table;
 
 pub(crate) use aggregate::{Aggregation, aggregate};
+pub(crate) use branch::{BranchTest, branch};
 pub(crate) use kept_table::Kept;
 pub(crate) use regroup::{aggregate_table, change_sink, change_source, regroup};
 pub(crate) use sink::sink;

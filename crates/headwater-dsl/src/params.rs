@@ -1,5 +1,6 @@
 //! Parameters of operators, named as in Kafka Streams (feature row D9).
 
+mod branched;
 mod consumed;
 mod grouped;
 mod materialized;
@@ -7,6 +8,7 @@ mod processed;
 mod produced;
 mod repartitioned;
 
+pub use branched::Branched;
 pub use consumed::{
     Consumed, FailOnInvalidTimestamp, LogAndSkipOnInvalidTimestamp, TimestampExtractor,
     UsePartitionTimeOnInvalidTimestamp,

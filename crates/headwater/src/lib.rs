@@ -60,13 +60,13 @@
 #[cfg(feature = "kafka")]
 pub use connector::{KafkaConnector, kafka_options};
 pub use headwater_dsl::{
-    ApplicationTopology, Consumed, ContextError, DslError, EmitPairs, EmitValues,
-    FailOnInvalidTimestamp, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Grouped,
-    KGroupedStream, KGroupedTable, KStream, KTable, KeyValueEntries, KeyValueStore,
-    LogAndSkipOnInvalidTimestamp, Materialized, Nullable, Nullity, OffsetReset, Part, Partitions,
-    Present, Processed, ProcessingContext, Processor, ProcessorContext, Produced, Punctuation,
-    Record, RecordMetadata, Repartitioned, Stores, StreamsBuilder, Terminal, TimestampExtractor,
-    TimestampedKeyValueStore, TopicSelection, Topology, TopologyBuilder,
+    ApplicationTopology, Branched, BranchedKStream, Branches, Consumed, ContextError, DslError,
+    EmitPairs, EmitValues, FailOnInvalidTimestamp, FixedKeyProcessor, FixedKeyProcessorContext,
+    FixedKeyRecord, Grouped, KGroupedStream, KGroupedTable, KStream, KTable, KeyValueEntries,
+    KeyValueStore, LogAndSkipOnInvalidTimestamp, Materialized, Nullable, Nullity, OffsetReset,
+    Part, Partitions, Present, Processed, ProcessingContext, Processor, ProcessorContext, Produced,
+    Punctuation, Record, RecordMetadata, Repartitioned, Stores, StreamsBuilder, Terminal,
+    TimestampExtractor, TimestampedKeyValueStore, TopicSelection, Topology, TopologyBuilder,
     UsePartitionTimeOnInvalidTimestamp,
 };
 pub use headwater_runtime::{
@@ -118,11 +118,11 @@ pub mod prelude {
         Boolean, Double, Float, Integer, Long, RawBytes, Short, Text, Utf8, Utf8Text, UuidText,
     };
     pub use crate::{
-        Consumed, DslError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Grouped,
-        Headers, Headwater, Instance, InstanceState, KGroupedStream, KGroupedTable, KStream,
-        KTable, KeyValueStore, Materialized, Nullable, OffsetReset, Partitions, Present, Processed,
-        ProcessingContext, Processor, ProcessorContext, Produced, Punctuation, PunctuationType,
-        Record, Repartitioned, Stores, StreamsBuilder, StreamsConfig, TimestampedKeyValueStore,
-        Topology, UserError,
+        Branched, Consumed, DslError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord,
+        Grouped, Headers, Headwater, Instance, InstanceState, KGroupedStream, KGroupedTable,
+        KStream, KTable, KeyValueStore, Materialized, Nullable, OffsetReset, Partitions, Present,
+        Processed, ProcessingContext, Processor, ProcessorContext, Produced, Punctuation,
+        PunctuationType, Record, Repartitioned, Stores, StreamsBuilder, StreamsConfig,
+        TimestampedKeyValueStore, Topology, UserError,
     };
 }

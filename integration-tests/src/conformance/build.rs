@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use headwater::serde::Serde;
 use headwater::{
-    DslError, KGroupedStream, KGroupedTable, KStream, KTable, Nullable, StreamsBuilder,
+    Branched, DslError, KGroupedStream, KGroupedTable, KStream, KTable, Nullable, StreamsBuilder,
     TopicSelection,
 };
 use serde_json::Value as Json;
@@ -132,6 +132,8 @@ pub(super) struct Built {
     pub(super) topology: headwater::Topology,
     /// The names of queryable stores, by the id of the table.
     pub(super) queryable: BTreeMap<String, Option<String>>,
+    /// The names of the branches of a split, by the number of its operator.
+    pub(super) branches: BTreeMap<usize, Vec<String>>,
 }
 
 /// Builds a case, with the DSL unless it says otherwise.
@@ -147,8 +149,11 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
         builder.default_value_serde::<Value>(DynSerde::named(serde)?);
     }
     let mut made = BTreeMap::new();
+    let mut branches = BTreeMap::new();
     for (op, json) in case.topology.iter().enumerate() {
-        if let Some(result) = apply(&builder, &made, json)? {
+        if json["op"] == "split" {
+            branches.insert(op, split(&mut made, json)?);
+        } else if let Some(result) = apply(&builder, &made, json)? {
             let id = json.get("id").map_or_else(|| format!("#{op}"), |id| json_text(id).to_owned());
             made.insert(id, result);
         }
@@ -167,7 +172,7 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
             Some((id, name.map(str::to_owned)))
         })
         .collect();
-    Ok(Built { topology, queryable })
+    Ok(Built { topology, queryable, branches })
 }
 
 /// Applies one operator.
@@ -204,6 +209,44 @@ fn apply(
     }
 }
 
+/// Splits a stream; answers the names of the branches.
+fn split(made: &mut BTreeMap<String, Made>, op: &Json) -> Result<Vec<String>, Missing> {
+    let input = op.get("in").and_then(|input| made.get(json_text(input)));
+    let (streams, names) = match input {
+        Some(Made::Stream(stream)) => split_stream(stream, op)?,
+        Some(Made::Longs(stream)) => split_stream(stream, op)?,
+        _ => return Err(Missing("split of what is no stream".to_owned())),
+    };
+    made.extend(streams);
+    Ok(names)
+}
+
+type Splits = (Vec<(String, Made)>, Vec<String>);
+
+fn split_stream<V: Dyn>(stream: &Stream<V>, op: &Json) -> Result<Splits, Missing> {
+    let branched = |json: &Json| match json.get("name") {
+        Some(name) => Branched::named(json_text(name)),
+        None => Branched::new(),
+    };
+    let mut split = stream.split();
+    if let Some(name) = op.get("named") {
+        split = split.named(json_text(name));
+    }
+    let branches = op["branches"].as_array().expect("a split has branches");
+    for branch in branches {
+        let predicate = predicate(&branch["predicate"])?;
+        split = split.try_branch(move |k, v| V::show(v, |v| predicate(k, v)), branched(branch));
+    }
+    let default = op.get("default");
+    let result = match default {
+        Some(default) => split.default_branch(branched(default)),
+        None => split.no_default_branch(),
+    };
+    let ids = branches.iter().chain(default).map(|branch| json_text(&branch["id"]).to_owned());
+    let (names, streams): (Vec<_>, Vec<_>) = result.into_iter().unzip();
+    Ok((ids.zip(streams.into_iter().map(V::stream)).collect(), names))
+}
+
 fn source(builder: &StreamsBuilder, op: &Json) -> Result<Stream<Value>, Missing> {
     let topics = match op.get("pattern") {
         Some(pattern) => TopicSelection::pattern(json_text(pattern)),
@@ -235,6 +278,10 @@ where
             Some(other) => stream.merge(other),
             None => return Err(Missing("merge of streams of different types".to_owned())),
         },
+        "to_table" => {
+            let table = stream.to_table(materialized(op.get("materialized"))?);
+            return Ok(Some(V::table(named(table, op))));
+        }
         "repartition" => stream.repartition(repartitioned(op.get("repartitioned"))?),
         "select_key" => {
             let key = expression(&op["key"])?;

@@ -78,6 +78,7 @@ pub(super) fn differences(case: &Case, built: &Built) -> Vec<Difference> {
     };
     check("describe", Json::from(built.topology.describe()));
     check("queryable", json!(built.queryable));
+    check("branches", json!(built.branches));
     check("subtopologies", subtopologies(graph));
     check("internal_topics", internal_topics(graph, &case.config));
     check("copartition_groups", json!(graph.copartition_groups()));

@@ -79,6 +79,13 @@ impl LogicalGraph {
                 draft.behave(name, Behaviour::Source(Arc::clone(&source.wire.0)));
             }
             LogicalKind::TableSource(source) => write_table_source(draft, name, source)?,
+            LogicalKind::StreamToTable(table) => {
+                draft.builder.add_processor(name, parents)?;
+                draft.behave(name, Behaviour::Inner(Arc::clone(&table.wire.0)));
+                if table.materialized {
+                    draft.declare(&table.store, [name])?;
+                }
+            }
             LogicalKind::Processor(processor) => {
                 write_processor(draft, name, &parents, processor)?;
             }

@@ -12,8 +12,6 @@ use crate::wiring::WireInner;
 
 pub(crate) const SINK: &str = "KSTREAM-SINK-";
 
-const SUFFIX: &str = "-repartition";
-
 impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
     /// Sends the stream through an internal topic, so that records with equal keys are in one
     /// partition, and the number of partitions is what is asked for. Records without key are dropped
@@ -68,8 +66,7 @@ pub(crate) fn repartition<K: 'static, V: 'static>(
     named: bool,
     settings: Settings<K, V>,
 ) -> Repartition {
-    let topic =
-        if prefix.ends_with(SUFFIX) { prefix.to_owned() } else { format!("{prefix}{SUFFIX}") };
+    let topic = Repartition::topic(prefix);
     if settings.partitions == Some(0) {
         graph.note(DslError::NoPartitions { topic: topic.clone() });
     }
@@ -77,19 +74,20 @@ pub(crate) fn repartition<K: 'static, V: 'static>(
     let sink_name = graph.names.processor_name(SINK);
     let filter_name = graph.names.processor_name("KSTREAM-FILTER-");
     let source_name = graph.names.processor_name(SOURCE);
-    let or_topic = |generated: String, role: &str| {
-        if named { format!("{topic}-{role}") } else { generated }
-    };
     let Settings { key, value, partitioner, partitions } = settings;
-    Repartition {
-        sink_name: or_topic(sink_name, "sink"),
-        source_name: or_topic(source_name, "source"),
-        filter: Some((or_topic(filter_name, "filter"), Wire(drop_null_keys::<K, V>()))),
+    let mut repartition = Repartition {
+        sink_name,
+        source_name,
+        filter: Some((filter_name, Wire(drop_null_keys::<K, V>()))),
         sink: Wire(sink(key.clone(), value.clone(), partitioner, topic.clone())),
         source: Wire(source(ReadAs { key, value, extractor: None })),
         topic,
         partitions,
+    };
+    if named {
+        repartition.call_after(prefix);
     }
+    repartition
 }
 
 fn drop_null_keys<K: 'static, V: 'static>() -> WireInner {

@@ -16,10 +16,12 @@ mod files;
 mod functions;
 mod low_level;
 mod params;
+mod printed;
 mod processors;
 mod serdes;
 mod structure;
 mod summary;
+mod transformers;
 mod value;
 
 pub use case::{Case, Difference, Outcome};

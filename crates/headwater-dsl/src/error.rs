@@ -69,6 +69,14 @@ pub enum DslError {
         /// The name.
         name: String,
     },
+    /// A file that a stream is to be printed to and that cannot be opened.
+    #[error("a stream cannot be printed to {path}: {reason}")]
+    Unprintable {
+        /// The file.
+        path: String,
+        /// What the operating system says.
+        reason: String,
+    },
     /// A repartition topic with no partition.
     #[error("repartition topic {topic} needs at least 1 partition")]
     NoPartitions {

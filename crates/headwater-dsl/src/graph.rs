@@ -37,6 +37,8 @@ pub(crate) struct LogicalGraph {
     pub(crate) default_serdes: DefaultSerdes,
     nodes: Vec<LogicalNode>,
     next_priority: usize,
+    /// Groups of sources whose topics need equal numbers of partitions.
+    copartitioned: Vec<Vec<NodeKey>>,
     problem: Option<DslError>,
 }
 
@@ -119,9 +121,18 @@ pub(crate) struct Processor {
     pub(crate) connected: Vec<String>,
     /// Whether old values are its parent's to send, because it has no store of its own.
     pub(crate) old_values_from_parent: bool,
-    /// The repartition that is called after the node when that is given a name: the aggregation of a
-    /// grouped table has one.
-    pub(crate) names_repartition: Option<NodeKey>,
+    /// What else is called after the node when that is given a name.
+    pub(crate) on_rename: OnRename,
+}
+
+/// What else is called after a node that is given a name.
+#[derive(Clone, Debug)]
+pub(crate) enum OnRename {
+    Nothing,
+    /// Sink and source of the repartition of a grouped table.
+    TableRepartition(NodeKey),
+    /// The aggregations above the node of a cogroup.
+    Cogroup(Vec<NodeKey>),
 }
 
 impl Processor {
@@ -132,7 +143,7 @@ impl Processor {
             stores: Vec::new(),
             connected: Vec::new(),
             old_values_from_parent: false,
-            names_repartition: None,
+            on_rename: OnRename::Nothing,
         }
     }
 
@@ -193,6 +204,7 @@ impl LogicalGraph {
             default_serdes: DefaultSerdes::built_in(),
             nodes: vec![root],
             next_priority: 1,
+            copartitioned: Vec::new(),
             problem: None,
         }))
     }
@@ -271,21 +283,68 @@ impl LogicalGraph {
                 DslError::NotNameable { node: self.name(node).to_owned(), name: name.to_owned() };
             self.note(problem);
         } else if let Some(name) = self.valid_name(Some(name)) {
-            match self.nodes[node.0].kind {
-                LogicalKind::Processor(Processor { names_repartition: Some(key), .. }) => {
-                    if let LogicalKind::Repartition(repartition) = &mut self.nodes[key.0].kind {
-                        repartition.sink_name = format!("{name}-sink");
-                        repartition.source_name = format!("{name}-source");
-                    }
-                }
-                LogicalKind::StreamToTable(StreamToTable { repartition: Some(key), .. }) => {
-                    if let LogicalKind::Repartition(repartition) = &mut self.nodes[key.0].kind {
-                        repartition.call_after(&name);
-                    }
-                }
-                _ => {}
-            }
+            let name = self.rename_along(node, name);
             self.nodes[node.0].name = name;
+        }
+    }
+
+    /// Renames what is called after a node, and says what the node itself is to be called.
+    fn rename_along(&mut self, node: NodeKey, name: String) -> String {
+        let on_rename = match &self.nodes[node.0].kind {
+            LogicalKind::Processor(processor) => processor.on_rename.clone(),
+            LogicalKind::StreamToTable(StreamToTable { repartition: Some(key), .. }) => {
+                let key = *key;
+                self.edit_repartition(key, |it| it.call_after(&name));
+                OnRename::Nothing
+            }
+            _ => OnRename::Nothing,
+        };
+        match on_rename {
+            OnRename::Nothing => name,
+            OnRename::TableRepartition(key) => {
+                self.edit_repartition(key, |it| {
+                    it.sink_name = format!("{name}-sink");
+                    it.source_name = format!("{name}-source");
+                });
+                name
+            }
+            OnRename::Cogroup(aggregates) => {
+                for (number, key) in aggregates.into_iter().enumerate() {
+                    self.nodes[key.0].name = format!("{name}-cogroup-agg-{number}");
+                }
+                format!("{name}-cogroup-merge")
+            }
+        }
+    }
+
+    fn edit_repartition(&mut self, node: NodeKey, edit: impl FnOnce(&mut Repartition)) {
+        if let LogicalKind::Repartition(repartition) = &mut self.nodes[node.0].kind {
+            edit(repartition);
+        }
+    }
+
+    /// Says that the topics that these nodes get their records from need equal numbers of partitions
+    /// (feature row T9).
+    pub(crate) fn copartition(&mut self, nodes: &[NodeKey]) {
+        let mut sources = Vec::new();
+        for &node in nodes {
+            self.collect_sources(node, &mut sources);
+        }
+        self.copartitioned.push(sources);
+    }
+
+    /// The nearest sources above a node, or the node itself.
+    fn collect_sources(&self, node: NodeKey, sources: &mut Vec<NodeKey>) {
+        let is_source = matches!(
+            self.nodes[node.0].kind,
+            LogicalKind::Source(_) | LogicalKind::TableSource(_) | LogicalKind::Repartition(_)
+        );
+        if !is_source {
+            for &parent in &self.nodes[node.0].parents {
+                self.collect_sources(parent, sources);
+            }
+        } else if !sources.contains(&node) {
+            sources.push(node);
         }
     }
 
@@ -322,8 +381,10 @@ impl LogicalGraph {
                 table.materialized
             }
             LogicalKind::Processor(processor) if processor.old_values_from_parent => {
-                let parent = node.parents.first().copied();
-                parent.is_some_and(|parent| self.send_old_values(parent, force))
+                let parents = node.parents.clone();
+                parents
+                    .into_iter()
+                    .fold(false, |sends, parent| self.send_old_values(parent, force) || sends)
             }
             _ => true,
         };

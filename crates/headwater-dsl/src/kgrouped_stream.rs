@@ -8,6 +8,7 @@ use std::rc::Rc;
 use headwater_runtime::UserError;
 
 use crate::builder::own_or_inherited;
+use crate::error::DslError;
 use crate::graph::{LogicalGraph, LogicalKind, NodeKey, Processor, SharedGraph};
 use crate::kstream::{RepartitionSettings, repartition};
 use crate::ktable::KTable;
@@ -217,8 +218,31 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedStream<K, V, N> {
         KTable::new(&self.graph, node, key, value, name)
     }
 
+    /// What operators on the group go on with: the graph, and the key serde.
+    pub(crate) fn shared(&self) -> (SharedGraph, Option<Codec<K>>) {
+        (Rc::clone(&self.graph), self.key_serde.clone())
+    }
+
+    /// Tells groups apart, as one group is one input of a cogroup however often it is given.
+    pub(crate) fn identity(&self) -> *const () {
+        Rc::as_ptr(&self.repartition).cast()
+    }
+
+    pub(crate) const fn node(&self) -> NodeKey {
+        self.node
+    }
+
+    pub(crate) fn of_another_builder(&self) -> DslError {
+        DslError::OtherBuilder { node: self.graph.borrow().name(self.node).to_owned() }
+    }
+
     /// The node that the aggregation gets its records from.
-    fn parent(&self, graph: &mut LogicalGraph, store: &str, store_is_named: bool) -> NodeKey {
+    pub(crate) fn parent(
+        &self,
+        graph: &mut LogicalGraph,
+        store: &str,
+        store_is_named: bool,
+    ) -> NodeKey {
         if !self.repartition_required {
             return self.node;
         }
@@ -269,6 +293,21 @@ where
     move |_, value, so_far| match so_far {
         Some(so_far) => reducer(&so_far, value).map(NewValue::Made),
         None => Ok(NewValue::Given(value)),
+    }
+}
+
+impl<K, V, N> Clone for KGroupedStream<K, V, N> {
+    fn clone(&self) -> Self {
+        Self {
+            graph: Rc::clone(&self.graph),
+            node: self.node,
+            key_serde: self.key_serde.clone(),
+            value_serde: self.value_serde.clone(),
+            name: self.name.clone(),
+            repartition_required: self.repartition_required,
+            repartition: Rc::clone(&self.repartition),
+            nullity: PhantomData,
+        }
     }
 }
 

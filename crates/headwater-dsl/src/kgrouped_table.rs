@@ -9,7 +9,9 @@ use headwater_runtime::UserError;
 use headwater_store::serde::Long;
 
 use crate::builder::SOURCE;
-use crate::graph::{LogicalGraph, LogicalKind, NodeKey, Processor, Repartition, SharedGraph, Wire};
+use crate::graph::{
+    LogicalGraph, LogicalKind, NodeKey, OnRename, Processor, Repartition, SharedGraph, Wire,
+};
 use crate::kstream::SINK;
 use crate::ktable::KTable;
 use crate::nodes::{Kept, NewValue, aggregate_table, change_sink, change_source};
@@ -207,7 +209,10 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedTable<K, V, N> {
         self.repartition.set(Some(repartition));
         graph.add_again(self.node, repartition);
         let processor = Processor {
-            names_repartition: shared.is_none().then_some(repartition),
+            on_rename: match shared {
+                Some(_) => OnRename::Nothing,
+                None => OnRename::TableRepartition(repartition),
+            },
             ..Processor::new(wire(kept))
         };
         let processor = processor.with_stores(vec![materialized.declare(&store)]);

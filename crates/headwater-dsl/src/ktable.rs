@@ -11,8 +11,10 @@ use crate::kgrouped_table::KGroupedTable;
 use crate::kstream::KStream;
 use crate::nodes::{Kept, MapTable, NewValue, map_table, regroup, table_to_stream};
 use crate::nullity::{Nullable, Nullity, Present};
-use crate::params::{Grouped, Materialized};
+use crate::params::{Grouped, Materialized, Processed};
 use crate::serdes::Codec;
+
+mod transform;
 
 /// A table: for each key its latest value (feature row D3).
 ///
@@ -292,13 +294,19 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
         F: Fn(&K, &V) -> Result<bool, E> + Send + Sync + 'static,
         E: Into<UserError>,
     {
+        self.take_store_number(FILTER, materialized.as_ref());
         let materialized =
             materialized.map(|it| it.or_serdes(self.key_serde.as_ref(), self.value_serde.as_ref()));
         let compute = move |key: &K, value: &V| predicate(key, value).map_err(E::into);
-        let filtered =
-            self.derive("KTABLE-FILTER-", self.value_serde.clone(), materialized, move |kept| {
+        let filtered = self.derive(
+            FILTER,
+            self.value_serde.clone(),
+            materialized,
+            Processed::new(),
+            move |kept| {
                 map_table(MapTable { compute: keep_if(compute), kept, swallows_nothing: true })
-            });
+            },
+        );
         self.graph.borrow_mut().use_old_values_of_parent(filtered.node);
         filtered
     }
@@ -312,13 +320,21 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
         F: Fn(&K, &V) -> Result<N::Owned<V2>, E> + Send + Sync + 'static,
         E: Into<UserError>,
     {
+        self.take_store_number(MAP_VALUES, materialized.as_ref());
         let materialized = materialized.map(|it| it.or_serdes(self.key_serde.as_ref(), None));
         let compute = make_new(move |key: &K, value: &V| {
             mapper(key, value).map(N::into_option).map_err(E::into)
         });
-        self.derive("KTABLE-MAPVALUES-", None, materialized, move |kept| {
+        self.derive(MAP_VALUES, None, materialized, Processed::new(), move |kept| {
             map_table::<K, V, V2, _>(MapTable { compute, kept, swallows_nothing: false })
         })
+    }
+
+    /// Takes the number of a store that the original then does without: filters and maps do so.
+    fn take_store_number<V2>(&self, prefix: &str, materialized: Option<&Materialized<K, V2>>) {
+        if materialized.is_some_and(|it| it.name.is_none()) {
+            self.graph.borrow_mut().names.store_name(prefix);
+        }
     }
 
     /// Adds an operator that makes a table of this one. `value_serde` is what the result inherits.
@@ -327,28 +343,23 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
         prefix: &str,
         value_serde: Option<Codec<V2>>,
         materialized: Option<Materialized<K, V2>>,
+        processed: Processed,
         wire: impl FnOnce(Option<Kept<K, V2>>) -> crate::wiring::WireInner,
     ) -> KTable<K, V2, N> {
         let mut graph = self.graph.borrow_mut();
         let materialized = materialized.map(|it| it.checked(&mut graph));
         let store_name = materialized.as_ref().and_then(|it| it.name.clone());
-        if materialized.is_some() && store_name.is_none() {
-            // The original takes a number for a store that it then does without.
-            graph.names.store_name(prefix);
-        }
-        let name = graph.name_or_next(None, prefix);
+        let Processed { name, connected, provided } = processed;
+        let name = graph.name_or_next(name.as_deref(), prefix);
         let kept = materialized.as_ref().zip(store_name.clone()).map(|(it, store)| Kept {
             store,
             key: it.key.clone(),
             value: it.value.clone(),
         });
-        let stores: Vec<_> = materialized
-            .as_ref()
-            .zip(store_name.as_ref())
-            .map(|(it, store)| it.declare(store))
-            .into_iter()
-            .collect();
-        let mut processor = Processor::new(wire(kept)).with_stores(stores);
+        let own = materialized.as_ref().zip(store_name.as_ref());
+        let stores = own.map(|(it, store)| it.declare(store)).into_iter().chain(provided);
+        let mut processor = Processor::new(wire(kept)).with_stores(stores.collect());
+        processor.connected = connected;
         processor.old_values_from_parent = store_name.is_none();
         let node = graph.add(&[self.node], name, LogicalKind::Processor(processor));
         drop(graph);
@@ -357,6 +368,9 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
         KTable::new(&self.graph, node, key_serde, own_value_serde.or(value_serde), store_name)
     }
 }
+
+const FILTER: &str = "KTABLE-FILTER-";
+const MAP_VALUES: &str = "KTABLE-MAPVALUES-";
 
 fn keep_if<K, V, P>(
     predicate: P,

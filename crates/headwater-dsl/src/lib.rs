@@ -22,6 +22,7 @@
 //! ```
 
 mod builder;
+mod cogrouped;
 mod edge;
 mod error;
 mod graph;
@@ -41,6 +42,7 @@ mod topology;
 mod wiring;
 
 pub use builder::{StreamsBuilder, TopicSelection};
+pub use cogrouped::CogroupedKStream;
 pub use error::{DslError, Part};
 pub use kgrouped_stream::KGroupedStream;
 pub use kgrouped_table::KGroupedTable;
@@ -50,13 +52,13 @@ pub use low_level::TopologyBuilder;
 pub use nullity::{Nullable, Nullity, Present};
 pub use params::{
     Branched, Consumed, FailOnInvalidTimestamp, Grouped, LogAndSkipOnInvalidTimestamp,
-    Materialized, Partitions, Processed, Produced, Repartitioned, TimestampExtractor,
+    Materialized, Partitions, Printed, Processed, Produced, Repartitioned, TimestampExtractor,
     UsePartitionTimeOnInvalidTimestamp,
 };
 pub use processor::{
     ContextError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, KeyValueEntries,
     KeyValueStore, ProcessingContext, Processor, ProcessorContext, Punctuation, RecordMetadata,
-    TimestampedKeyValueStore,
+    TimestampedKeyValueStore, ValueTransformerWithKey,
 };
 pub use record::Record;
 pub use store::Stores;

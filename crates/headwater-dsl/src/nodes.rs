@@ -12,6 +12,7 @@ mod sink;
 mod source;
 mod step;
 mod table;
+mod transform_table;
 
 pub(crate) use aggregate::{Aggregation, aggregate};
 pub(crate) use branch::{BranchTest, branch};
@@ -20,7 +21,8 @@ pub(crate) use regroup::{aggregate_table, change_sink, change_source, regroup};
 pub(crate) use sink::sink;
 pub(crate) use source::{ReadAs, source};
 pub(crate) use step::{Out, step};
-pub(crate) use table::{MapTable, map_table, table_source, table_to_stream};
+pub(crate) use table::{MapTable, map_table, pass_on_table, table_source, table_to_stream};
+pub(crate) use transform_table::transform_table;
 
 /// What a user function made of a value: another one, or what it was given.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ mod branched;
 mod consumed;
 mod grouped;
 mod materialized;
+mod printed;
 mod processed;
 mod produced;
 mod repartitioned;
@@ -15,11 +16,13 @@ pub use consumed::{
 };
 pub use grouped::Grouped;
 pub use materialized::Materialized;
+pub use printed::Printed;
 pub use processed::Processed;
 pub use produced::{Partitions, Produced};
 pub use repartitioned::Repartitioned;
 
 pub(crate) use consumed::Extractor;
+pub(crate) use printed::print_line;
 pub(crate) use produced::StreamPartitioner;
 
 /// `Debug`, `Clone` and `Default` for parameter objects whatever their type parameters are.

@@ -5,12 +5,15 @@ mod error;
 mod fixed_key;
 mod node;
 mod stores;
+mod transformer;
 
 pub use context::{ProcessingContext, ProcessorContext, RecordMetadata};
 pub use error::ContextError;
 pub use fixed_key::{FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord};
 pub use node::{Processor, Punctuation};
 pub use stores::{KeyValueEntries, KeyValueStore, TimestampedKeyValueStore};
+pub use transformer::ValueTransformerWithKey;
 
 pub(crate) use fixed_key::FixedKey;
 pub(crate) use node::processor;
+pub(crate) use transformer::Transformers;

@@ -60,14 +60,14 @@
 #[cfg(feature = "kafka")]
 pub use connector::{KafkaConnector, kafka_options};
 pub use headwater_dsl::{
-    ApplicationTopology, Branched, BranchedKStream, Branches, Consumed, ContextError, DslError,
-    EmitPairs, EmitValues, FailOnInvalidTimestamp, FixedKeyProcessor, FixedKeyProcessorContext,
-    FixedKeyRecord, Grouped, KGroupedStream, KGroupedTable, KStream, KTable, KeyValueEntries,
-    KeyValueStore, LogAndSkipOnInvalidTimestamp, Materialized, Nullable, Nullity, OffsetReset,
-    Part, Partitions, Present, Processed, ProcessingContext, Processor, ProcessorContext, Produced,
-    Punctuation, Record, RecordMetadata, Repartitioned, Stores, StreamsBuilder, Terminal,
-    TimestampExtractor, TimestampedKeyValueStore, TopicSelection, Topology, TopologyBuilder,
-    UsePartitionTimeOnInvalidTimestamp,
+    ApplicationTopology, Branched, BranchedKStream, Branches, CogroupedKStream, Consumed,
+    ContextError, DslError, EmitPairs, EmitValues, FailOnInvalidTimestamp, FixedKeyProcessor,
+    FixedKeyProcessorContext, FixedKeyRecord, Grouped, KGroupedStream, KGroupedTable, KStream,
+    KTable, KeyValueEntries, KeyValueStore, LogAndSkipOnInvalidTimestamp, Materialized, Nullable,
+    Nullity, OffsetReset, Part, Partitions, Present, Printed, Processed, ProcessingContext,
+    Processor, ProcessorContext, Produced, Punctuation, Record, RecordMetadata, Repartitioned,
+    Stores, StreamsBuilder, Terminal, TimestampExtractor, TimestampedKeyValueStore, TopicSelection,
+    Topology, TopologyBuilder, UsePartitionTimeOnInvalidTimestamp, ValueTransformerWithKey,
 };
 pub use headwater_runtime::{
     BuiltInAssignor, CloseTimeout, DropReason, DroppedRecords, ExceptionHandler, Failure,

@@ -2,12 +2,13 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use headwater::serde::Serde;
 use headwater::{
-    Branched, DslError, KGroupedStream, KGroupedTable, KStream, KTable, Nullable, StreamsBuilder,
-    TopicSelection,
+    Branched, CogroupedKStream, DslError, KGroupedStream, KGroupedTable, KStream, KTable, Nullable,
+    Printed, ProcessingContext, StreamsBuilder, TopicSelection,
 };
 use serde_json::Value as Json;
 
@@ -17,13 +18,16 @@ use super::functions::{
 };
 use super::low_level;
 use super::params::{consumed, grouped, materialized, processed, produced, repartitioned, store};
+use super::printed::Page;
 use super::processors::{Recipe, Running};
 use super::serdes::DynSerde;
+use super::transformers;
 use super::value::Value;
 
 type Stream<V> = KStream<Value, V, Nullable>;
 type Table<V> = KTable<Value, V, Nullable>;
 type GroupedStream<V> = KGroupedStream<Value, V, Nullable>;
+type Cogrouped = CogroupedKStream<Value, Value, Nullable>;
 type GroupedTable<V> = KGroupedTable<Value, V, Nullable>;
 
 /// What an operator made. Counts are longs; everything else is of any type.
@@ -35,10 +39,13 @@ enum Made {
     GroupedStream(GroupedStream<Value>),
     GroupedLongs(GroupedStream<i64>),
     GroupedTable(GroupedTable<Value>),
+    Cogrouped(Cogrouped),
+    /// What was printed under a label.
+    Printed(String, Page),
 }
 
 /// The values of a stream or table.
-trait Dyn: Sized + 'static {
+trait Dyn: Display + Sized + 'static {
     /// Shows a value as one of any type.
     fn show<R>(value: Option<&Self>, f: impl FnOnce(Option<&Value>) -> R) -> R;
 
@@ -132,6 +139,8 @@ pub(super) struct Built {
     pub(super) topology: headwater::Topology,
     /// The names of queryable stores, by the id of the table.
     pub(super) queryable: BTreeMap<String, Option<String>>,
+    /// What was printed, by label.
+    pub(super) printed: BTreeMap<String, Page>,
     /// The names of the branches of a split, by the number of its operator.
     pub(super) branches: BTreeMap<usize, Vec<String>>,
 }
@@ -161,6 +170,11 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
     }
     let op = case.topology.len();
     let topology = builder.build().map_err(|error| BuildFailure::Wrong { op, error })?;
+    let printed = made.values().filter_map(|made| match made {
+        Made::Printed(label, page) => Some((label.clone(), page.clone())),
+        _ => None,
+    });
+    let printed = printed.collect();
     let queryable = made
         .into_iter()
         .filter_map(|(id, made)| {
@@ -172,7 +186,7 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
             Some((id, name.map(str::to_owned)))
         })
         .collect();
-    Ok(Built { topology, queryable, branches })
+    Ok(Built { topology, queryable, branches, printed })
 }
 
 /// Applies one operator.
@@ -205,6 +219,8 @@ fn apply(
         Some(Made::GroupedStream(group)) => on_grouped_stream(group, op),
         Some(Made::GroupedLongs(group)) => on_grouped_stream(group, op),
         Some(Made::GroupedTable(group)) => on_grouped_table(group, op),
+        Some(Made::Cogrouped(cogrouped)) => on_cogrouped(cogrouped, made, op),
+        Some(Made::Printed(..)) => Err(Missing("what follows a print".to_owned())),
         None => Err(Missing(format!("operator {name}"))),
     }
 }
@@ -282,6 +298,7 @@ where
             let table = stream.to_table(materialized(op.get("materialized"))?);
             return Ok(Some(V::table(named(table, op))));
         }
+        "print" => return Ok(Some(print(stream, op))),
         "repartition" => stream.repartition(repartitioned(op.get("repartitioned"))?),
         "select_key" => {
             let key = expression(&op["key"])?;
@@ -361,6 +378,16 @@ fn process<V: Dyn>(stream: &Stream<V>, op: &Json) -> Result<Made, Missing> {
     }))
 }
 
+fn print<V: Dyn>(stream: &Stream<V>, op: &Json) -> Made {
+    let (page, label) = (Page::default(), json_text(&op["label"]));
+    let mut printed = Printed::to_writer(page.clone()).with_label(label);
+    if let Some(name) = op.get("named") {
+        printed = printed.named(json_text(name));
+    }
+    stream.print(printed);
+    Made::Printed(label.to_owned(), page)
+}
+
 fn end<V: Dyn>(stream: &Stream<V>, op: &Json) -> Result<(), Missing>
 where
     DynSerde: Serde<V>,
@@ -413,6 +440,7 @@ where
                 op,
             ))
         }
+        "transform_values" => transform(table, op)?,
         "to_stream" => {
             let mut stream = table.to_stream();
             if let Some(name) = op.get("named") {
@@ -438,12 +466,65 @@ where
     }))
 }
 
+fn transform<V: Dyn>(table: &Table<V>, op: &Json) -> Result<Made, Missing> {
+    let Some(table) = (table as &dyn Any).downcast_ref::<Table<Value>>() else {
+        return Err(Missing("transformer of counts".to_owned()));
+    };
+    let recipe = Arc::new(transformers::Recipe::parse(&op["transformer"])?);
+    let processed = processed(op)?;
+    let supplier = move |context: &mut ProcessingContext<'_, '_>| {
+        transformers::Transformer::new(&recipe, context)
+    };
+    Ok(Made::Table(match op.get("materialized") {
+        None => table.transform_values(supplier, processed),
+        given => table.transform_values_materialized(supplier, materialized(given)?, processed),
+    }))
+}
+
+/// Begins or goes on with a cogroup.
+fn cogroup<V: Dyn>(
+    so_far: Option<&Cogrouped>,
+    group: &GroupedStream<V>,
+    op: &Json,
+) -> Result<Made, Missing> {
+    let aggregator = aggregator(&op["aggregator"])?;
+    let aggregate = move |k: &Value, v: Option<&V>, a: Option<Value>| {
+        V::show(v, |v| aggregator(Some(k), v, a.as_ref()))
+    };
+    Ok(Made::Cogrouped(match so_far {
+        None => group.try_cogroup(aggregate),
+        Some(cogrouped) => cogrouped.try_cogroup(group, aggregate),
+    }))
+}
+
+fn on_cogrouped(
+    cogrouped: &Cogrouped,
+    made: &BTreeMap<String, Made>,
+    op: &Json,
+) -> Result<Option<Made>, Missing> {
+    Ok(Some(match json_text(&op["op"]) {
+        "cogroup" => match made.get(json_text(&op["with"])) {
+            Some(Made::GroupedStream(group)) => cogroup(Some(cogrouped), group, op)?,
+            Some(Made::GroupedLongs(group)) => cogroup(Some(cogrouped), group, op)?,
+            _ => return Err(Missing("cogroup with what is no group".to_owned())),
+        },
+        "aggregate" => {
+            let initial = constant(&op["initializer"]);
+            let table =
+                cogrouped.aggregate(move || initial.clone(), materialized(op.get("materialized"))?);
+            Made::Table(named(table, op))
+        }
+        other => return Err(Missing(format!("operator {other} of a cogroup"))),
+    }))
+}
+
 fn on_grouped_stream<V: Dyn>(group: &GroupedStream<V>, op: &Json) -> Result<Option<Made>, Missing>
 where
     DynSerde: Serde<V>,
 {
     let given = op.get("materialized");
     Ok(Some(match json_text(&op["op"]) {
+        "cogroup" => cogroup(None, group, op)?,
         "count" => Made::LongTable(named(group.count(materialized::<i64>(given)?), op)),
         "reduce" => {
             let reducer = reducer(&op["reducer"])?;

@@ -14,6 +14,7 @@ use serde_json::{Value as Json, json};
 use super::build::Built;
 use super::case::{Case, Difference, Missing, text};
 use super::driver::{Bytes, Driver};
+use super::printed::Page;
 use super::serdes::DynSerde;
 use super::value::{Value, hex};
 
@@ -63,7 +64,22 @@ pub(super) fn differences(case: &Case, built: &Built) -> Result<Vec<Difference>,
             found.entry(topic).or_default().push(without_languages_own(show(event, &record)));
         }
     }
-    Ok(differences_of_topics(case, &found))
+    let mut differences = differences_of_topics(case, &found);
+    differences.extend(differences_of_printed(case, built));
+    Ok(differences)
+}
+
+fn differences_of_printed(case: &Case, built: &Built) -> Vec<Difference> {
+    let expected = case.expect["printed"].as_object().into_iter().flatten();
+    let expected = expected.map(|(label, page)| (label, text(page)));
+    expected
+        .filter_map(|(label, expected)| {
+            let found = built.printed.get(label).map(Page::text).unwrap_or_default();
+            (found != expected).then(|| {
+                Difference::new("printed", format!("under {label}:\n{found} not\n{expected}"))
+            })
+        })
+        .collect()
 }
 
 /// What this runner, or the engine, has no form for.

@@ -27,7 +27,12 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
     }
     let op = case.topology.len();
     let topology = builder.build().map_err(|error| BuildFailure::Wrong { op, error })?;
-    Ok(Built { topology, queryable: BTreeMap::new(), branches: BTreeMap::new() })
+    Ok(Built {
+        topology,
+        queryable: BTreeMap::new(),
+        branches: BTreeMap::new(),
+        printed: BTreeMap::new(),
+    })
 }
 
 /// Applies one operator.

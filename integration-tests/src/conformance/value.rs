@@ -1,6 +1,6 @@
 //! The values of the cases, of whatever type.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use uuid::Uuid;
 
@@ -14,6 +14,12 @@ pub(super) enum Value {
     Boolean(bool),
     Bytes(Vec<u8>),
     Uuid(Uuid),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text(Some(self)))
+    }
 }
 
 /// `text(x)` of the format.

@@ -81,6 +81,9 @@ impl LogicalGraph {
             self.link(first, child);
         }
         self.nodes[Self::ROOT.0].children.retain(|&child| child != other);
+        for source in self.copartitioned.iter_mut().flatten().filter(|it| **it == other) {
+            *source = first;
+        }
         Ok(())
     }
 }

@@ -31,6 +31,7 @@ impl LogicalGraph {
             default_serdes: self.default_serdes.clone(),
             nodes: self.nodes.clone(),
             next_priority: self.next_priority,
+            copartitioned: self.copartitioned.clone(),
             problem: None,
         };
         merged.merge_sources()?;
@@ -38,6 +39,10 @@ impl LogicalGraph {
         draft.behaviours.default_serdes = self.default_serdes.clone();
         for key in merged.write_order() {
             merged.write_node(key, &mut draft)?;
+        }
+        for sources in &merged.copartitioned {
+            let names = sources.iter().map(|&source| merged.source_name(source));
+            draft.builder.copartition_sources(names);
         }
         Ok(draft)
     }
@@ -99,6 +104,14 @@ impl LogicalGraph {
             LogicalKind::Store(store) => draft.declare(store, [""; 0])?,
         }
         Ok(())
+    }
+
+    /// The name of the node in the topology that reads the topics of an operator.
+    fn source_name(&self, key: NodeKey) -> &str {
+        match &self.nodes[key.0].kind {
+            LogicalKind::TableSource(source) => &source.source_name,
+            _ => self.output_name(key),
+        }
     }
 
     /// The name of the node in the topology from which the children of an operator get their records.

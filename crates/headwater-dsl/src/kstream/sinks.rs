@@ -8,10 +8,11 @@ use headwater_topology::SinkTopic;
 
 use super::KStream;
 use crate::builder::own_or_inherited;
-use crate::graph::{LogicalGraph, LogicalKind, NodeKey, SharedGraph, Wire};
+use crate::error::DslError;
+use crate::graph::{LogicalGraph, LogicalKind, NodeKey, Processor, SharedGraph, Wire};
 use crate::nodes::{sink, step};
 use crate::nullity::Nullity;
-use crate::params::Produced;
+use crate::params::{Printed, Produced, print_line};
 
 /// An operator without result, to be named if need be.
 pub struct Terminal {
@@ -62,6 +63,26 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             }),
         );
         Terminal { graph: Rc::clone(&self.graph), node }
+    }
+
+    /// Prints every record, null values included. See [`Printed`] for an example.
+    pub fn print(&self, printed: Printed<K, V>) {
+        let Printed { name, label, mapper, place } = printed;
+        let mut graph = self.graph.borrow_mut();
+        let place = match place {
+            Ok(place) => place,
+            Err((path, reason)) => {
+                graph.note(DslError::Unprintable { path, reason });
+                return;
+            }
+        };
+        let name = graph.name_or_next(name.as_deref(), "KSTREAM-PRINTER-");
+        let label = label.unwrap_or_else(|| graph.name(self.node).to_owned());
+        let wire = step::<K, V, K, V, _>(move |out, record| {
+            print_line(&place, &label, &mapper(record.key, record.value))
+                .or_else(|error| out.failed(error))
+        });
+        graph.add(&[self.node], name, LogicalKind::Processor(Processor::new(wire)));
     }
 
     /// Writes every record to a topic, which must exist.

@@ -156,6 +156,32 @@ where
     }
 }
 
+/// The making of a node that hands the updates of several tables on as those of one.
+pub(crate) fn pass_on_table<K: 'static, V: 'static>() -> WireInner {
+    Arc::new(|wiring| {
+        let below = wiring.tables_below::<K, V>()?;
+        Ok(Edge::to_table(PassOn { index: wiring.index(), below }))
+    })
+}
+
+struct PassOn<K, V> {
+    index: NodeIndex,
+    below: TablesBelow<K, V>,
+}
+
+impl<K, V> TableNode<K, V> for PassOn<K, V> {
+    fn update(
+        &self,
+        cx: &mut Cx<'_>,
+        key: &K,
+        change: Change<'_, V>,
+        timestamp: i64,
+    ) -> Result<(), TaskError> {
+        cx.enter(self.index);
+        self.below.forward(cx, key, change, timestamp)
+    }
+}
+
 /// The making of the node that turns a table's updates into a stream.
 pub(crate) fn table_to_stream<K: 'static, V: 'static>() -> WireInner {
     Arc::new(|wiring| {

@@ -64,6 +64,25 @@ pub struct RecordMetadata<'a> {
     pub offset: i64,
 }
 
+impl<'a, 'cx> ProcessingContext<'a, 'cx> {
+    pub(super) const fn new(
+        cx: &'a mut Cx<'cx>,
+        surroundings: &'a Surroundings,
+        slot: ProcessorSlot,
+        timestamp: i64,
+    ) -> Self {
+        Self { cx, surroundings, slot, timestamp, task_error: None, headers_before: None }
+    }
+
+    /// User code of this node has run. Answers the error that ends the task's work, if there was one.
+    pub(super) fn finish(self) -> Option<TaskError> {
+        if let Some(headers) = self.headers_before {
+            *self.cx.headers_mut() = headers;
+        }
+        self.task_error
+    }
+}
+
 impl ProcessingContext<'_, '_> {
     /// The application.
     pub fn application_id(&self) -> &str {
@@ -218,23 +237,12 @@ impl<'a, 'cx, K, V> ProcessorContext<'a, 'cx, K, V> {
         slot: ProcessorSlot,
         timestamp: i64,
     ) -> Self {
-        let base = ProcessingContext {
-            cx,
-            surroundings,
-            slot,
-            timestamp,
-            task_error: None,
-            headers_before: None,
-        };
-        Self { base, below }
+        Self { base: ProcessingContext::new(cx, surroundings, slot, timestamp), below }
     }
 
     /// User code of this node has run. Answers the error that ends the task's work, if there was one.
     pub(super) fn finish(self) -> Option<TaskError> {
-        if let Some(headers) = self.base.headers_before {
-            *self.base.cx.headers_mut() = headers;
-        }
-        self.base.task_error
+        self.base.finish()
     }
 
     /// Hands a record to all nodes below, with the headers as they are now. When this returns, they

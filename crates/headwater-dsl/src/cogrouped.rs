@@ -167,7 +167,7 @@ impl<K: 'static, A: 'static, N: Nullity> CogroupedKStream<K, A, N> {
             let processor = Processor::new(wire).with_stores(vec![Arc::clone(&declaration)]);
             aggregates.push(graph.add(&[parent], name, LogicalKind::Processor(processor)));
         }
-        let node = add_merge::<K, A>(&mut graph, aggregates);
+        let node = add_merge::<K, A>(&mut graph, &aggregates);
         drop(graph);
         let Materialized { name, key, value, .. } = materialized;
         KTable::new(&self.graph, node, key, value, name)
@@ -177,15 +177,15 @@ impl<K: 'static, A: 'static, N: Nullity> CogroupedKStream<K, A, N> {
 /// Adds the node below the aggregations of all inputs.
 fn add_merge<K: 'static, A: 'static>(
     graph: &mut crate::graph::LogicalGraph,
-    aggregates: Vec<NodeKey>,
+    aggregates: &[NodeKey],
 ) -> NodeKey {
     let name = graph.names.processor_name("COGROUPKSTREAM-MERGE-");
     let merge = Processor {
         old_values_from_parent: true,
-        on_rename: OnRename::Cogroup(aggregates.clone()),
+        on_rename: OnRename::Cogroup(aggregates.to_owned()),
         ..Processor::new(pass_on_table::<K, A>())
     };
-    graph.add(&aggregates, name, LogicalKind::Processor(merge))
+    graph.add(aggregates, name, LogicalKind::Processor(merge))
 }
 
 const AGGREGATE: &str = "COGROUPKSTREAM-AGGREGATE-";

@@ -381,10 +381,11 @@ impl LogicalGraph {
                 table.materialized
             }
             LogicalKind::Processor(processor) if processor.old_values_from_parent => {
-                let parents = node.parents.clone();
-                parents
-                    .into_iter()
-                    .fold(false, |sends, parent| self.send_old_values(parent, force) || sends)
+                let mut sends = false;
+                for parent in node.parents.clone() {
+                    sends |= self.send_old_values(parent, force);
+                }
+                sends
             }
             _ => true,
         };

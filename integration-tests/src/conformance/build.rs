@@ -186,7 +186,7 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
             Some((id, name.map(str::to_owned)))
         })
         .collect();
-    Ok(Built { topology, queryable, branches, printed })
+    Ok(Built { topology, queryable, printed, branches })
 }
 
 /// Applies one operator.

@@ -139,7 +139,9 @@ impl<K: 'static, V: 'static, N: Nullity> fmt::Debug for BranchedKStream<K, V, N>
 ///
 /// A name is that of the split, followed by that of the branch or by its number: 1 for the first, 0
 /// for the default branch.
-pub struct Branches<K, V, N = Present>(Vec<(String, KStream<K, V, N>)>);
+pub struct Branches<K, V, N = Present>(Vec<Named<K, V, N>>);
+
+type Named<K, V, N> = (String, KStream<K, V, N>);
 
 impl<K, V, N> Branches<K, V, N> {
     /// The branch of this name.

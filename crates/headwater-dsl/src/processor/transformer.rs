@@ -98,8 +98,10 @@ type Supplier<T> =
 /// The place of a node's transformers, one for each task.
 pub(crate) struct Transformers<K, V, VOut, T> {
     slot: ProcessorSlot,
-    types: PhantomData<fn(K, V) -> (VOut, T)>,
+    types: PhantomData<Types<K, V, VOut, T>>,
 }
+
+type Types<K, V, VOut, T> = fn(K, V) -> (VOut, T);
 
 impl<K, V, VOut, T> Transformers<K, V, VOut, T>
 where

@@ -21,8 +21,9 @@ pub trait Broker: Topics + Offsets + fmt::Debug + 'static {
     /// When the broker cannot be asked for a producer id.
     async fn writer(&self, options: WriterOptions) -> Result<Box<dyn LogWriter>, BrokerError>;
 
-    /// A transactional writer. All earlier ones with the same id are fenced, and their open
-    /// transactions aborted, when this returns.
+    /// A transactional writer. When this returns, all earlier ones with the same id are fenced, and
+    /// their last transactions are complete: committed, if the coordinator had decided so, else
+    /// aborted. So it is also the way to end the transactions of a process that is gone.
     ///
     /// # Errors
     /// When the broker cannot be asked, or has no transactions.

@@ -36,6 +36,7 @@ pub mod members;
 pub mod statics;
 mod tools;
 pub mod topics;
+pub mod transactions;
 pub mod writing;
 
 /// A broker under test.
@@ -185,6 +186,19 @@ macro_rules! contract_suite {
                 writing::an_overtaken_batch_keeps_its_place
                 writing::nothing_follows_a_failed_batch
                 writing::a_batch_that_does_not_arrive_times_out
+                transactions::a_transaction_is_seen_when_it_is_committed
+                transactions::an_aborted_transaction_is_passed_over
+                transactions::an_empty_transaction_leaves_nothing
+                transactions::an_open_transaction_holds_back_what_follows
+                transactions::transactions_follow_on_each_other
+                transactions::offsets_are_committed_with_the_transaction
+                transactions::a_transaction_outlives_a_stale_grant
+                transactions::a_failed_batch_is_aborted_with_its_transaction
+                transactions::a_disturbed_transaction_is_whole
+                transactions::a_newer_writer_fences_the_older
+                transactions::a_fenced_writer_does_not_commit
+                transactions::a_crash_is_ended_by_the_next_writer
+                transactions::a_transaction_that_is_open_for_too_long_is_aborted
                 topics::a_topic_is_created_and_deleted
                 topics::a_topic_created_again_has_another_id
                 topics::settings_are_checked

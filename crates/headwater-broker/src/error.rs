@@ -14,7 +14,12 @@ pub enum NextStep {
     ResetOffset,
     /// The membership is stale or lost: give the tasks up and join again.
     Rejoin,
-    /// This writer is finished: a newer one with the same id exists, or its state is unknown.
+    /// The transaction cannot be committed: abort it. Then the writer can go on.
+    Abort,
+    /// A newer writer with the same transactional id is at work: whatever this one's owner holds may
+    /// belong to somebody else by now.
+    Fenced,
+    /// This writer is finished, since its state is unknown. A new one can go on.
     ReplaceWriter,
     /// Nothing helps but a change from outside (configuration, permissions, disk space).
     Fail,
@@ -164,7 +169,8 @@ pub enum BrokerError {
         /// The one that should have come, where the broker tells it.
         expected: Option<i32>,
     },
-    /// A newer producer with the same id is at work.
+    /// A newer producer with the same id is at work, or the transaction was open for longer than its
+    /// time-out and the broker has aborted it.
     #[error("producer {producer_id} with epoch {epoch} was fenced by a newer one")]
     ProducerFenced {
         /// The producer.
@@ -181,6 +187,20 @@ pub enum BrokerError {
         call: &'static str,
         /// Why not.
         why: String,
+    },
+    /// The transaction cannot be committed any more; it is still to be aborted.
+    #[error("the transaction of {transactional_id} can only be aborted: {why}")]
+    TransactionAbortable {
+        /// The transactional id.
+        transactional_id: String,
+        /// What has failed.
+        why: String,
+    },
+    /// The last transaction of this id is decided, but its markers are not all written yet.
+    #[error("the last transaction of {transactional_id} is not complete yet")]
+    ConcurrentTransactions {
+        /// The transactional id.
+        transactional_id: String,
     },
     /// The member is not part of the group any more.
     #[error("member {member_id} is unknown to group {group}")]
@@ -270,12 +290,15 @@ impl BrokerError {
             | Self::NoLeader { .. }
             | Self::UnstableOffset { .. }
             | Self::Refused { retriable: true, .. }
+            | Self::ConcurrentTransactions { .. }
             | Self::RebalanceInProgress { .. } => NextStep::Retry,
             Self::OffsetOutOfRange { .. } => NextStep::ResetOffset,
             Self::UnknownMember { .. } | Self::StaleGeneration { .. } => NextStep::Rejoin,
-            Self::OutOfOrderSequence { .. }
-            | Self::ProducerFenced { .. }
-            | Self::InvalidTransaction { .. } => NextStep::ReplaceWriter,
+            Self::TransactionAbortable { .. } => NextStep::Abort,
+            Self::ProducerFenced { .. } => NextStep::Fenced,
+            Self::OutOfOrderSequence { .. } | Self::InvalidTransaction { .. } => {
+                NextStep::ReplaceWriter
+            }
             Self::UnknownTopic { .. }
             | Self::UnknownPartition { .. }
             | Self::TopicExists { .. }

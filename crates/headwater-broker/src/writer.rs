@@ -51,7 +51,8 @@ impl Default for WriterOptions {
 pub struct TransactionalOptions {
     /// The id under which a later writer fences this one.
     pub transactional_id: String,
-    /// The broker aborts a transaction that is open for longer.
+    /// The broker aborts a transaction that is open for longer, and fences its writer
+    /// (`transaction.timeout.ms`).
     pub transaction_timeout: Duration,
     /// As in [`WriterOptions`].
     pub delivery_timeout: Duration,
@@ -66,27 +67,44 @@ pub trait LogWriter: fmt::Debug + Send {
     fn send(&mut self, batch: ProduceBatch) -> Acknowledgement;
 }
 
-/// A writer whose batches and offsets take effect together or not at all.
+/// A writer whose batches and offsets take effect together or not at all (KIP-98, KIP-447).
+///
+/// A transaction begins with the first batch or offset after the last commit or abort; while there
+/// is none, nothing is held open. What can go wrong is told apart by
+/// [`next_step`](BrokerError::next_step):
+///
+/// - [`Fenced`](crate::NextStep::Fenced): a newer writer has the id. Nothing of the open transaction
+///   will ever count, and this writer is of no use any more.
+/// - [`Abort`](crate::NextStep::Abort): something of the transaction has failed.
+///   [`abort`](Self::abort) it; then the writer goes on.
+/// - [`Retry`](crate::NextStep::Retry) of a [commit](Self::commit): nobody knows whether it is
+///   committed. A new writer with the same id settles it: when that is to be had, the transaction is
+///   either committed, offsets included, or aborted.
+/// - Others are final.
 #[async_trait]
 pub trait TransactionalWriter: LogWriter {
-    /// Puts the offsets of a group's inputs into the open transaction.
+    /// Puts the offsets of a group's inputs into the open transaction: they are committed with it.
+    /// Until then they are [unstable](BrokerError::UnstableOffset).
     ///
     /// # Errors
-    /// A stale grant, a fenced writer, or a failed request.
+    /// A stale grant, after which the same offsets may be put in under a new one; a fenced writer,
+    /// or a failed request.
     async fn add_offsets(
         &mut self,
         grant: &Grant,
         offsets: &[OffsetCommit],
     ) -> Result<(), BrokerError>;
 
-    /// Commits everything since the last commit or abort. Returns when the coordinator has decided;
-    /// the markers may follow later.
+    /// Commits everything since the last commit or abort, when all of it is acknowledged. Returns
+    /// when the coordinator has decided; the markers may follow later, one per partition.
     ///
     /// # Errors
-    /// After [`BrokerError::TimedOut`] the outcome is unknown.
+    /// [`BrokerError::TransactionAbortable`] when a batch has failed; a fenced writer. After any
+    /// error that says [`Retry`](crate::NextStep::Retry) the outcome is unknown.
     async fn commit(&mut self) -> Result<(), BrokerError>;
 
-    /// Takes everything back since the last commit or abort.
+    /// Takes everything back since the last commit or abort, whatever has become of it. Batches that
+    /// are still on their way do not arrive any more.
     ///
     /// # Errors
     /// A fenced writer, or a failed request.

@@ -24,7 +24,8 @@ use crate::options::EmbeddedOptions;
 use crate::partition::Partition;
 use crate::reader::EmbeddedReader;
 use crate::topics::TopicMap;
-use crate::writer::EmbeddedWriter;
+use crate::transactions::Transactions;
+use crate::writer::{EmbeddedTransactionalWriter, EmbeddedWriter};
 
 /// A broker inside the process. Clones are handles of the same broker; it closes when the last
 /// handle, reader, writer and membership is dropped.
@@ -36,13 +37,15 @@ pub struct Embedded {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What the parts of a broker share. The order of locks is: topics, partition or group, catalog.
+/// What the parts of a broker share. The order of locks is: transactional id,
+/// topics, partition or group, catalog.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: EmbeddedOptions,
     pub(crate) catalog: CatalogStore,
     pub(crate) topics: TopicMap,
     pub(crate) coordinator: Coordinator,
+    pub(crate) transactions: Transactions,
     pub(crate) faults: Faults,
     pub(crate) maintenance: Maintenance,
     /// Holds the lock; `None` for a broker in memory.
@@ -76,7 +79,8 @@ impl Embedded {
         let directory = LockedDirectory::lock(directory.into())?;
         let fresh = fresh_catalog(&options);
         let catalog = CatalogStore::open(directory.path(), options.fsync, fresh)?;
-        let topics = directory::load_topics(&directory, &catalog, options.clock.wall_ms())?;
+        let now_ms = options.clock.wall_ms();
+        let topics = directory::load_topics(&directory, &catalog, options.fsync, now_ms)?;
         Ok(Self { shared: Arc::new(Shared::new(options, catalog, topics, Some(directory))) })
     }
 
@@ -143,9 +147,11 @@ impl Broker for Embedded {
 
     async fn transactional_writer(
         &self,
-        _options: TransactionalOptions,
+        options: TransactionalOptions,
     ) -> Result<Box<dyn TransactionalWriter>, BrokerError> {
-        Err(BrokerError::Unsupported { call: "transactional-writer" })
+        self.shared.start_maintenance();
+        let shared = Arc::clone(&self.shared);
+        Ok(Box::new(EmbeddedTransactionalWriter::open(shared, options).await?))
     }
 
     fn membership(&self, options: GroupOptions) -> Box<dyn Membership> {
@@ -165,6 +171,7 @@ impl Shared {
             catalog,
             topics,
             coordinator: Coordinator::default(),
+            transactions: Transactions::default(),
             faults: Faults::default(),
             maintenance: Maintenance::default(),
             directory,
@@ -195,7 +202,7 @@ impl Shared {
         self.directory.as_ref()
     }
 
-    fn new_producer_id(&self) -> Result<i64, BrokerError> {
+    pub(crate) fn new_producer_id(&self) -> Result<i64, BrokerError> {
         self.catalog.change(&self.faults, |catalog| {
             let id = catalog.next_producer_id;
             Ok((Entry::ProducerIds { next: id + 1 }, id))

@@ -50,10 +50,25 @@ pub(crate) enum Entry {
         group: String,
         offsets: Vec<OffsetEntry>,
     },
+    /// A transaction is committed, with these offsets; its markers may not be written yet. The last
+    /// one of each id counts.
+    TransactionCommitted {
+        transactional_id: String,
+        producer_id: i64,
+        epoch: i16,
+        offsets: Vec<GroupOffsets>,
+    },
     /// Producer ids below `next` may have been given out.
     ProducerIds {
         next: i64,
     },
+}
+
+/// Offsets of one group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GroupOffsets {
+    pub(crate) group: String,
+    pub(crate) offsets: Vec<OffsetEntry>,
 }
 
 /// One committed offset.
@@ -95,6 +110,8 @@ pub(crate) struct Catalog {
     log_starts: BTreeMap<TopicPartition, i64>,
     /// Of partitions whose leader has changed.
     leader_epochs: BTreeMap<TopicPartition, LeaderEpochs>,
+    /// Producer id and epoch of the last committed transaction of each transactional id.
+    transactions: BTreeMap<String, (i64, i16)>,
     pub(crate) next_producer_id: i64,
 }
 
@@ -121,14 +138,22 @@ impl Catalog {
                 let at = TopicPartition::new(topic, partition);
                 self.leader_epochs.entry(at).or_default().begin(epoch, start_offset);
             }
-            Entry::OffsetsCommitted { group, offsets } => {
-                let committed = self.offsets.entry(group.into()).or_default();
-                for OffsetEntry { topic, partition, offset, metadata } in offsets {
-                    let topic_partition = TopicPartition::new(topic, partition);
-                    committed.insert(topic_partition, CommittedOffset { offset, metadata });
+            Entry::OffsetsCommitted { group, offsets } => self.commit(group, offsets),
+            Entry::TransactionCommitted { transactional_id, producer_id, epoch, offsets } => {
+                self.transactions.insert(transactional_id, (producer_id, epoch));
+                for GroupOffsets { group, offsets } in offsets {
+                    self.commit(group, offsets);
                 }
             }
             Entry::ProducerIds { next } => self.next_producer_id = next,
+        }
+    }
+
+    fn commit(&mut self, group: String, offsets: Vec<OffsetEntry>) {
+        let committed = self.offsets.entry(group.into()).or_default();
+        for OffsetEntry { topic, partition, offset, metadata } in offsets {
+            let topic_partition = TopicPartition::new(topic, partition);
+            committed.insert(topic_partition, CommittedOffset { offset, metadata });
         }
     }
 
@@ -157,6 +182,11 @@ impl Catalog {
             group: group.as_str().to_owned(),
             offsets: committed.iter().map(|(at, offset)| offset_entry(at, offset)).collect(),
         }));
+        let transactions = self.transactions.iter();
+        entries.extend(transactions.map(|(id, &(producer_id, epoch))| {
+            let (transactional_id, offsets) = (id.clone(), Vec::new());
+            Entry::TransactionCommitted { transactional_id, producer_id, epoch, offsets }
+        }));
         entries.push(Entry::ProducerIds { next: self.next_producer_id });
         entries
     }
@@ -173,6 +203,11 @@ impl Catalog {
         at: &TopicPartition,
     ) -> Option<CommittedOffset> {
         self.offsets.get(group)?.get(at).cloned()
+    }
+
+    /// Whether a transaction of a producer is committed, if it is the last one of its id.
+    pub(crate) fn is_committed(&self, producer_id: i64, epoch: i16) -> bool {
+        self.transactions.values().any(|last| *last == (producer_id, epoch))
     }
 
     pub(crate) fn log_start(&self, at: &TopicPartition) -> i64 {
@@ -196,7 +231,7 @@ impl Catalog {
 }
 
 /// The version of the journal's format that is written here.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 fn offset_entry(at: &TopicPartition, committed: &CommittedOffset) -> OffsetEntry {
     OffsetEntry {
@@ -236,6 +271,20 @@ mod tests {
             committed("b", 4),
             Entry::LogStart { topic: "a".to_owned(), partition: 1, offset: 2 },
             Entry::LeaderEpoch { topic: "a".to_owned(), partition: 1, epoch: 3, start_offset: 5 },
+            Entry::TransactionCommitted {
+                transactional_id: "app-1".to_owned(),
+                producer_id: 12,
+                epoch: 3,
+                offsets: vec![GroupOffsets {
+                    group: "app".to_owned(),
+                    offsets: vec![OffsetEntry {
+                        topic: "b".to_owned(),
+                        partition: 0,
+                        offset: 17,
+                        metadata: String::new(),
+                    }],
+                }],
+            },
             Entry::ProducerIds { next: 1000 },
         ] {
             catalog.apply(entry);
@@ -249,6 +298,15 @@ mod tests {
         let mut again = Catalog::default();
         catalog.entries().into_iter().for_each(|entry| again.apply(entry));
         assert_eq!(again, catalog);
+    }
+
+    #[test]
+    fn a_transaction_is_committed_with_its_offsets() {
+        let catalog = example();
+        assert!(catalog.is_committed(12, 3));
+        assert!(!catalog.is_committed(12, 2) && !catalog.is_committed(13, 3));
+        let at = TopicPartition::new("b", 0);
+        assert_eq!(catalog.committed(&"app".into(), &at).unwrap().offset, 17);
     }
 
     #[test]

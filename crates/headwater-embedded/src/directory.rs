@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headwater_broker::{BrokerError, TopicId, TopicName, TopicPartition};
+use headwater_records::ControlKind;
 
 use crate::catalog::TopicEntry;
 use crate::config::LogConfig;
@@ -20,7 +21,9 @@ use crate::error::{OpenError, storage_error};
 use crate::journal::{CatalogStore, JOURNAL, sync_directory};
 use crate::log::{Log, Place};
 use crate::partition::Partition;
+use crate::producers::OpenTransaction;
 use crate::segment::Segment;
+use crate::storage::WriteOptions;
 use crate::topics::{Topic, TopicMap};
 
 mod recovery;
@@ -156,6 +159,7 @@ fn remove_directory(path: &Path) {
 pub(crate) fn load_topics(
     directory: &LockedDirectory,
     catalog: &CatalogStore,
+    fsync: bool,
     now_ms: i64,
 ) -> Result<TopicMap, OpenError> {
     let entries = catalog.read(|catalog| catalog.topics.clone());
@@ -171,13 +175,38 @@ pub(crate) fn load_topics(
             let place = path.join(number.to_string());
             let recovered = recovery::recover(&place, start, epochs, now_ms)?;
             let place = Place::Directory(place.into());
-            let log = Log::new(at, Arc::clone(&config), place, recovered);
+            let mut log = Log::new(at, Arc::clone(&config), place, recovered);
+            end_transactions(&mut log, catalog, fsync, now_ms)?;
             partitions.push(Arc::new(Partition::new(log)));
         }
         topics.insert(name.clone(), Arc::new(Topic { id: entry.id, partitions }));
     }
     remove_leftovers(directory, &entries)?;
     Ok(TopicMap::new(topics))
+}
+
+/// Writes the markers of transactions that were open when the broker ended. Their writers have ended
+/// with it: what it had not decided to commit is aborted.
+fn end_transactions(
+    log: &mut Log,
+    catalog: &CatalogStore,
+    fsync: bool,
+    now_ms: i64,
+) -> Result<(), OpenError> {
+    for OpenTransaction { producer_id, epoch } in log.producers().open_transactions() {
+        let is_committed = catalog.read(|catalog| catalog.is_committed(producer_id, epoch));
+        let kind = if is_committed { ControlKind::Commit } else { ControlKind::Abort };
+        tracing::info!(
+            partition = %log.topic_partition(), producer_id, ?kind, "an open transaction is ended"
+        );
+        let options = WriteOptions { fsync, disk_full_after: None };
+        let written = log.append_marker(kind, producer_id, epoch + 1, now_ms, options);
+        written.map_err(|error| OpenError::Transaction {
+            topic_partition: log.topic_partition().clone(),
+            source: Box::new(error),
+        })?;
+    }
+    Ok(())
 }
 
 /// Removes directories of topics that were not quite created or not quite deleted.

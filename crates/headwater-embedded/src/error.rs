@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use headwater_broker::BrokerError;
+use headwater_broker::{BrokerError, TopicPartition};
 
 /// Why a directory could not be opened as a broker.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +56,14 @@ pub enum OpenError {
         path: PathBuf,
         /// Its format.
         format: u32,
+    },
+    /// A transaction that was open when the broker ended cannot be ended.
+    #[error("the open transaction in {topic_partition} cannot be ended")]
+    Transaction {
+        /// The partition.
+        topic_partition: TopicPartition,
+        /// Why.
+        source: Box<BrokerError>,
     },
     /// The operating system refused.
     #[error("could not {operation} {}", path.display())]

@@ -17,8 +17,15 @@ pub enum CallKind {
     Fetch,
     /// Appending one batch; the target is the partition.
     Produce,
-    /// Getting a producer id; there is no target.
+    /// Getting a producer id; the target is the transactional id, if there is one.
     InitProducerId,
+    /// Putting offsets into a transaction; the target is the group.
+    TxnOffsetCommit,
+    /// Ending a transaction; the target is the transactional id.
+    EndTxn,
+    /// Writing the marker of a transaction that is decided; the target is the partition. Whatever
+    /// the fault, it is written later.
+    WriteTxnMarkers,
     /// Describing topics; the targets are their names.
     DescribeTopics,
     /// Listing all topics; there is no target.
@@ -56,6 +63,9 @@ impl CallKind {
             Self::Fetch => "fetch",
             Self::Produce => "produce",
             Self::InitProducerId => "init-producer-id",
+            Self::TxnOffsetCommit => "txn-offset-commit",
+            Self::EndTxn => "end-txn",
+            Self::WriteTxnMarkers => "write-txn-markers",
             Self::DescribeTopics => "describe-topics",
             Self::ListTopics => "list-topics",
             Self::TopicConfigs => "topic-configs",

@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::io;
 
-use headwater_records::BatchHeader;
+use bytes::Bytes;
+use headwater_records::{Batch, BatchHeader, ControlKind};
 
 pub(crate) use headwater_records::HEADER_SIZE;
 
@@ -18,6 +19,18 @@ pub(crate) struct Frame {
     pub(crate) producer_id: i64,
     pub(crate) producer_epoch: i16,
     pub(crate) base_sequence: i32,
+    pub(crate) kind: FrameKind,
+}
+
+/// What a batch is to transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrameKind {
+    /// Of no transaction.
+    Plain,
+    /// Data of a transaction.
+    Transactional,
+    /// A marker that ends one.
+    Control,
 }
 
 impl Frame {
@@ -36,24 +49,46 @@ impl Frame {
             producer_id: header.producer_id,
             producer_epoch: header.producer_epoch,
             base_sequence: header.base_sequence,
+            kind: match (header.is_control, header.is_transactional) {
+                (true, _) => FrameKind::Control,
+                (false, true) => FrameKind::Transactional,
+                (false, false) => FrameKind::Plain,
+            },
         })
     }
+}
+
+/// How the transaction ends whose marker this control batch is; `None` if it is no such marker.
+pub(crate) fn marker(batch: Bytes) -> io::Result<Option<ControlKind>> {
+    // A marker has a few bytes and is never compressed.
+    let records = Batch::new(batch).and_then(|batch| batch.decompress(usize::from(u16::MAX)));
+    for record in &records.map_err(damaged)? {
+        if let Some(kind) = ControlKind::parse(&record.map_err(damaged)?).map_err(damaged)? {
+            return Ok(Some(kind));
+        }
+    }
+    Ok(None)
 }
 
 fn damaged(what: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// How many bytes of `bytes` are whole batches within `limit` bytes; the first batch counts even if
-/// it is larger.
-pub(crate) fn whole_batches(bytes: &[u8], limit: usize) -> io::Result<usize> {
-    let mut end = 0;
+/// How many bytes of `bytes` are whole batches within `limit` bytes, and the offset after them; the
+/// first batch counts even if it is larger. Batches from `until` on do not count.
+pub(crate) fn whole_batches(
+    bytes: &[u8],
+    limit: usize,
+    until: i64,
+) -> io::Result<(usize, Option<i64>)> {
+    let (mut end, mut next_offset) = (0, None);
     while let Some(rest) = bytes.get(end..).filter(|rest| rest.len() >= HEADER_SIZE) {
-        let next = end + Frame::read(rest)?.size;
-        if next > bytes.len() || (end > 0 && next > limit) {
+        let frame = Frame::read(rest)?;
+        let next = end + frame.size;
+        if next > bytes.len() || (end > 0 && next > limit) || frame.base_offset >= until {
             break;
         }
-        end = next;
+        (end, next_offset) = (next, Some(frame.last_offset + 1));
     }
-    Ok(end)
+    Ok((end, next_offset))
 }

@@ -17,14 +17,16 @@
 //!   it has committed is not.
 //! - **Idempotent writers** with retries, as over the wire, and [faults](FaultPlan) on order for
 //!   every call.
+//! - **Transactions** with markers, aborted ranges and a last stable offset; a newer writer fences the
+//!   older ones of its id, and what is open for too long is aborted. In a directory a transaction is
+//!   committed, offsets included, by one entry of the journal: after `kill -9` all of it counts, or
+//!   nothing. What was open is aborted at the next start.
 //! - **Time**: waiting, sessions and time-outs follow tokio's time, which tests can pause; the wall
 //!   clock is an [option](EmbeddedOptions::clock).
 //!
 //! What it is not: it has no network, so other processes cannot reach it; it keeps one copy of
 //! everything, so a lost disk is lost data; its calls read and write files on the thread that makes
-//! them. Compaction leaves the batches it takes records out of uncompressed. It has no transactions
-//! yet: [`transactional_writer`](headwater_broker::Broker::transactional_writer) is not supported.
-//! It needs Unix.
+//! them. Compaction leaves the batches it takes records out of uncompressed. It needs Unix.
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -92,6 +94,7 @@ mod reader;
 mod segment;
 mod storage;
 mod topics;
+mod transactions;
 mod writer;
 
 pub use broker::Embedded;

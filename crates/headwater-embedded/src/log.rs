@@ -6,8 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use headwater_broker::{Appended, BrokerError, EpochEnd, TopicPartition};
-use headwater_records::{Batch, BatchRecords, set_base_offset, set_max_timestamp_log_append};
+use headwater_broker::{
+    AbortedTransaction, Appended, BrokerError, EpochEnd, Isolation, TopicPartition,
+};
+use headwater_records::{
+    Batch, BatchRecords, ControlKind, control_batch, set_base_offset, set_max_timestamp_log_append,
+};
 
 use crate::config::LogConfig;
 use crate::epochs::LeaderEpochs;
@@ -47,6 +51,10 @@ pub(crate) struct Read {
     /// Bytes that begin with the batch looked for, and that batch's size; `None` at the end.
     pub(crate) data: Option<(Stretch, usize)>,
     pub(crate) bounds: Bounds,
+    /// Batches from here on are not for this reader.
+    pub(crate) until: i64,
+    /// Aborted transactions from the offset on, for a reader of what is committed.
+    pub(crate) aborted: Vec<AbortedTransaction>,
 }
 
 /// First offset that can be read, and the one after the last.
@@ -54,6 +62,18 @@ pub(crate) struct Read {
 pub(crate) struct Bounds {
     pub(crate) start: i64,
     pub(crate) end: i64,
+    /// The offset before which no transaction is open.
+    pub(crate) last_stable: i64,
+}
+
+impl Bounds {
+    /// The offset after the last that a reader sees.
+    pub(crate) fn end_for(&self, isolation: Isolation) -> i64 {
+        match isolation {
+            Isolation::ReadUncommitted => self.end,
+            Isolation::ReadCommitted => self.last_stable,
+        }
+    }
 }
 
 impl Log {
@@ -81,7 +101,17 @@ impl Log {
     }
 
     pub(crate) fn bounds(&self) -> Bounds {
-        Bounds { start: self.start, end: self.end }
+        let last_stable = self.producers.first_open().map_or(self.end, |open| open.max(self.start));
+        Bounds { start: self.start, end: self.end, last_stable }
+    }
+
+    pub(crate) fn producers(&self) -> &Producers {
+        &self.producers
+    }
+
+    /// There is nothing left of the transactions that were aborted before `offset`.
+    pub(crate) fn forget_aborted_before(&mut self, offset: i64) {
+        self.producers.forget_aborted_before(offset);
     }
 
     pub(crate) fn epochs(&self) -> &LeaderEpochs {
@@ -127,7 +157,35 @@ impl Log {
         {
             return Ok(Appended { base_offset, log_start_offset: self.start });
         }
-        let mut bytes = BytesMut::from(batch.bytes().as_ref());
+        self.place_at_end(batch.bytes(), None, now_ms, options)
+    }
+
+    /// Ends the transaction of a producer in this log.
+    pub(crate) fn append_marker(
+        &mut self,
+        kind: ControlKind,
+        producer_id: i64,
+        producer_epoch: i16,
+        now_ms: i64,
+        options: WriteOptions,
+    ) -> Result<(), BrokerError> {
+        let batch = control_batch(kind, producer_id, producer_epoch, 0, now_ms);
+        self.place_at_end(&batch, Some(kind), now_ms, options).map(drop)
+    }
+
+    /// Puts a batch at the end, whatever it is.
+    fn place_at_end(
+        &mut self,
+        batch: &[u8],
+        marker: Option<ControlKind>,
+        now_ms: i64,
+        options: WriteOptions,
+    ) -> Result<Appended, BrokerError> {
+        let corrupt = |source| BrokerError::CorruptBatch {
+            topic_partition: self.topic_partition.clone(),
+            source,
+        };
+        let mut bytes = BytesMut::from(batch);
         set_base_offset(&mut bytes, self.end, self.epochs.newest()).map_err(corrupt)?;
         if self.config.log_append_time {
             set_max_timestamp_log_append(&mut bytes, now_ms).map_err(corrupt)?;
@@ -142,14 +200,21 @@ impl Log {
         if let Err(error) = active.append(&placed, bytes.freeze(), options) {
             return Err(storage_error("write", &active.bytes.place(), &error));
         }
-        self.producers.appended(&placed);
+        self.producers.appended(&placed, marker);
         self.end = placed.last_offset + 1;
         Ok(Appended { base_offset: placed.base_offset, log_start_offset: self.start })
     }
 
     /// What there is at `offset`, about `max_bytes` of it.
-    pub(crate) fn read(&mut self, offset: i64, max_bytes: usize) -> Result<Read, BrokerError> {
+    pub(crate) fn read(
+        &mut self,
+        offset: i64,
+        max_bytes: usize,
+        isolation: Isolation,
+    ) -> Result<Read, BrokerError> {
         let bounds = self.bounds();
+        let until = bounds.end_for(isolation);
+        let read = |data, aborted| Read { data, bounds, until, aborted };
         if offset < bounds.start || offset > bounds.end {
             return Err(BrokerError::OffsetOutOfRange {
                 topic_partition: self.topic_partition.clone(),
@@ -158,12 +223,18 @@ impl Log {
                 end_offset: bounds.end,
             });
         }
-        if offset == bounds.end {
-            return Ok(Read { data: None, bounds });
+        if offset >= until {
+            return Ok(read(None, Vec::new()));
         }
+        let aborted = match isolation {
+            Isolation::ReadUncommitted => Vec::new(),
+            Isolation::ReadCommitted => self.producers.aborted().between(offset, until),
+        };
         let first = self.segment_with(offset);
         for segment in self.segments.range_mut(first..) {
             let data = segment.find_offset(offset).and_then(|found| match found {
+                // What compaction has left may begin behind what this reader sees.
+                Some(Found { frame, .. }) if frame.base_offset >= until => Ok(None),
                 None => Ok(None),
                 Some(Found { position, frame }) => {
                     let stretch = segment.bytes.stretch(position, max_bytes.max(frame.size))?;
@@ -172,12 +243,12 @@ impl Log {
             });
             match data {
                 Ok(None) => {}
-                Ok(Some(data)) => return Ok(Read { data: Some(data), bounds }),
+                Ok(Some(data)) => return Ok(read(Some(data), aborted)),
                 Err(error) => return Err(storage_error("read", &segment.bytes.place(), &error)),
             }
         }
         // Compaction may leave nothing between here and the end.
-        Ok(Read { data: None, bounds })
+        Ok(read(None, aborted))
     }
 
     /// The first record at or after `timestamp`.
@@ -237,6 +308,7 @@ impl Log {
         if let Some(first) = self.segments.front_mut() {
             first.forget_before(self.start);
         }
+        self.producers.forget_aborted_before(self.start);
         Ok(removed)
     }
 
@@ -283,7 +355,7 @@ impl Log {
         }
         self.producers = Producers::default();
         for segment in &self.segments {
-            segment.for_each_frame(|frame| self.producers.appended(frame))?;
+            segment.for_each_frame(|frame, marker| self.producers.appended(frame, marker))?;
         }
         Ok(removed)
     }

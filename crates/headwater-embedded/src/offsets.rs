@@ -15,10 +15,12 @@ impl Offsets for Embedded {
     async fn list_offsets(
         &self,
         queries: &[OffsetQuery],
-        _isolation: Isolation,
+        isolation: Isolation,
     ) -> Result<Vec<Option<ListedOffset>>, BrokerError> {
         let targets = queries.iter().map(|query| &query.topic_partition);
-        let asking = async { queries.iter().map(|query| self.shared.list_offset(query)).collect() };
+        let asking = async {
+            queries.iter().map(|query| self.shared.list_offset(query, isolation)).collect()
+        };
         self.shared.faults.call(CallKind::ListOffsets, targets, asking).await
     }
 
@@ -41,9 +43,15 @@ impl Offsets for Embedded {
         &self,
         group: &GroupId,
         partitions: &[TopicPartition],
-        _require_stable: bool,
+        require_stable: bool,
     ) -> Result<Vec<Option<CommittedOffset>>, BrokerError> {
         let asking = async {
+            let is_pending = |at: &&TopicPartition| {
+                require_stable && self.shared.transactions.is_pending(group, at)
+            };
+            if let Some(at) = partitions.iter().find(is_pending) {
+                return Err(BrokerError::UnstableOffset { topic_partition: at.clone() });
+            }
             Ok(self
                 .shared
                 .catalog
@@ -63,13 +71,19 @@ impl Offsets for Embedded {
 }
 
 impl Shared {
-    fn list_offset(&self, query: &OffsetQuery) -> Result<Option<ListedOffset>, BrokerError> {
+    fn list_offset(
+        &self,
+        query: &OffsetQuery,
+        isolation: Isolation,
+    ) -> Result<Option<ListedOffset>, BrokerError> {
         let partition = self.partition(&query.topic_partition)?;
         partition.with_log(|log| {
             let offset = match query.spec {
                 OffsetSpec::Earliest => Some(log.bounds().start),
-                OffsetSpec::Latest => Some(log.bounds().end),
-                OffsetSpec::AtTimestamp(timestamp) => log.offset_at(timestamp)?,
+                OffsetSpec::Latest => Some(log.bounds().end_for(isolation)),
+                OffsetSpec::AtTimestamp(timestamp) => log
+                    .offset_at(timestamp)?
+                    .filter(|offset| *offset < log.bounds().end_for(isolation)),
             };
             let epoch = |offset| Some(log.epochs().at(offset));
             Ok(offset.map(|offset| ListedOffset { offset, leader_epoch: epoch(offset) }))

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use headwater_broker::{Appended, BrokerError, TopicPartition};
-use headwater_records::Batch;
+use headwater_broker::{Appended, BrokerError, Isolation, TopicPartition};
+use headwater_records::{Batch, ControlKind};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -56,17 +56,33 @@ impl Partition {
         Ok(appended)
     }
 
+    /// Ends the transaction of a producer in this partition, and wakes who waits for that.
+    pub(crate) fn append_marker(
+        &self,
+        kind: ControlKind,
+        (producer_id, producer_epoch): (i64, i16),
+        now_ms: i64,
+        options: WriteOptions,
+    ) -> Result<(), BrokerError> {
+        let mut state = self.state.lock();
+        state.check_exists()?;
+        state.log.append_marker(kind, producer_id, producer_epoch, now_ms, options)?;
+        state.wake();
+        Ok(())
+    }
+
     /// What there is at `offset`. If that is nothing, `waiter` is notified of the next append, or
     /// of the end of the topic.
     pub(crate) fn read(
         &self,
         offset: i64,
         max_bytes: usize,
+        isolation: Isolation,
         waiter: &Arc<Notify>,
     ) -> Result<Read, BrokerError> {
         let mut state = self.state.lock();
         state.check_exists()?;
-        let read = state.log.read(offset, max_bytes)?;
+        let read = state.log.read(offset, max_bytes, isolation)?;
         if read.data.is_none() {
             state.register(waiter);
         }

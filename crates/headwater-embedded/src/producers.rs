@@ -1,10 +1,12 @@
-//! Who has written to a partition, and up to which sequence number (KIP-98).
+//! Who has written to a partition, and up to which sequence number; which transactions are open
+//! there, and which were aborted (KIP-98).
 
 use std::collections::{BTreeMap, VecDeque};
 
-use headwater_broker::{BrokerError, TopicPartition};
+use headwater_broker::{AbortedTransaction, BrokerError, TopicPartition};
+use headwater_records::{BatchHeader, ControlKind};
 
-use crate::frame::Frame;
+use crate::frame::{Frame, FrameKind};
 
 /// As many batches of a producer are known again when they come twice: those it may have in
 /// flight.
@@ -15,13 +17,38 @@ pub(crate) const BATCHES_IN_FLIGHT_MAX: usize = 5;
 #[derive(Debug, Default)]
 pub(crate) struct Producers {
     producers: BTreeMap<i64, Producer>,
+    /// The open transactions: their first offsets, and whose they are.
+    open: BTreeMap<i64, i64>,
+    aborted: AbortedList,
 }
+
+/// The aborted transactions of a log, in the order of their markers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AbortedList(Vec<Aborted>);
 
 #[derive(Debug)]
 struct Producer {
     epoch: i16,
     /// The last batches, oldest first.
     batches: VecDeque<Numbered>,
+    /// First offset of its open transaction.
+    open_since: Option<i64>,
+}
+
+/// A transaction that was aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Aborted {
+    producer_id: i64,
+    first_offset: i64,
+    /// Its marker's.
+    last_offset: i64,
+}
+
+/// A producer with a transaction that nobody has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenTransaction {
+    pub(crate) producer_id: i64,
+    pub(crate) epoch: i16,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,18 +110,38 @@ impl Producers {
         })
     }
 
-    /// Notes that a batch was appended.
-    pub(crate) fn appended(&mut self, batch: &Frame) {
+    /// Notes that a batch was appended. `marker` is what it says if it is a transaction marker.
+    pub(crate) fn appended(&mut self, batch: &Frame, marker: Option<ControlKind>) {
         if batch.producer_id < 0 {
             return;
         }
-        let producer = self
-            .producers
-            .entry(batch.producer_id)
-            .or_insert_with(|| Producer { epoch: batch.producer_epoch, batches: VecDeque::new() });
+        let producer = self.producers.entry(batch.producer_id).or_insert_with(|| Producer {
+            epoch: batch.producer_epoch,
+            batches: VecDeque::new(),
+            open_since: None,
+        });
         if producer.epoch != batch.producer_epoch {
             producer.epoch = batch.producer_epoch;
             producer.batches.clear();
+        }
+        match batch.kind {
+            FrameKind::Transactional if producer.open_since.is_none() => {
+                producer.open_since = Some(batch.base_offset);
+                self.open.insert(batch.base_offset, batch.producer_id);
+            }
+            FrameKind::Plain | FrameKind::Transactional => {}
+            FrameKind::Control => {
+                if let Some((first_offset, marker)) = producer.open_since.take().zip(marker) {
+                    self.open.remove(&first_offset);
+                    if marker == ControlKind::Abort {
+                        self.aborted.0.push(Aborted {
+                            producer_id: batch.producer_id,
+                            first_offset,
+                            last_offset: batch.last_offset,
+                        });
+                    }
+                }
+            }
         }
         if batch.base_sequence < 0 {
             return;
@@ -103,6 +150,59 @@ impl Producers {
             producer.batches.pop_front();
         }
         producer.batches.push_back(Numbered::of(batch));
+    }
+
+    /// The first offset of an open transaction.
+    pub(crate) fn first_open(&self) -> Option<i64> {
+        self.open.keys().next().copied()
+    }
+
+    /// The open transactions.
+    pub(crate) fn open_transactions(&self) -> Vec<OpenTransaction> {
+        let open = self.open.values();
+        open.filter_map(|&producer_id| {
+            let epoch = self.producers.get(&producer_id)?.epoch;
+            Some(OpenTransaction { producer_id, epoch })
+        })
+        .collect()
+    }
+
+    /// The aborted transactions.
+    pub(crate) fn aborted(&self) -> &AbortedList {
+        &self.aborted
+    }
+
+    /// There is nothing left of the transactions that were aborted before `offset`.
+    pub(crate) fn forget_aborted_before(&mut self, offset: i64) {
+        let gone = self.aborted.0.partition_point(|aborted| aborted.last_offset < offset);
+        self.aborted.0.drain(..gone);
+    }
+}
+
+impl AbortedList {
+    /// Those with offsets from `from` up to, not including, `until`.
+    pub(crate) fn between(&self, from: i64, until: i64) -> Vec<AbortedTransaction> {
+        let overlapping = self.ending_from(from);
+        let told = overlapping.filter(|aborted| aborted.first_offset < until).map(|aborted| {
+            let Aborted { producer_id, first_offset, .. } = *aborted;
+            AbortedTransaction { producer_id, first_offset }
+        });
+        told.collect()
+    }
+
+    /// Whether a batch belongs to one of them.
+    pub(crate) fn holds(&self, batch: &BatchHeader) -> bool {
+        let mut overlapping = self.ending_from(batch.base_offset);
+        batch.is_transactional
+            && overlapping.any(|aborted| {
+                aborted.producer_id == batch.producer_id
+                    && aborted.first_offset <= batch.base_offset
+            })
+    }
+
+    fn ending_from(&self, from: i64) -> impl Iterator<Item = &Aborted> {
+        let first = self.0.partition_point(|aborted| aborted.last_offset < from);
+        self.0[first..].iter()
     }
 }
 
@@ -155,10 +255,11 @@ mod tests {
                 producer_id: 7,
                 producer_epoch: *producer_epoch,
                 base_sequence: *base_sequence,
+                kind: FrameKind::Plain,
             };
             let verdict = producers.check(&frame, &TopicPartition::new("t", 0));
             if let Ok(Verdict::Append) = verdict {
-                producers.appended(&frame);
+                producers.appended(&frame, None);
                 end += count;
             }
             let verdict = verdict.map_or_else(|e| e.to_string(), |verdict| format!("{verdict:?}"));
@@ -229,5 +330,55 @@ mod tests {
                 0: producer 7 is out of order on t-0: sequence 0, expected 6
             "]],
         );
+    }
+
+    /// Batches as `(producer, kind, marker)`, one offset each.
+    fn transactions(batches: &[(i64, FrameKind, Option<ControlKind>)]) -> Producers {
+        let mut producers = Producers::default();
+        for (offset, (producer_id, kind, marker)) in (0..).zip(batches) {
+            let frame = Frame {
+                base_offset: offset,
+                last_offset: offset,
+                size: 100,
+                max_timestamp: 0,
+                producer_id: *producer_id,
+                producer_epoch: 0,
+                base_sequence: -1,
+                kind: *kind,
+            };
+            producers.appended(&frame, *marker);
+        }
+        producers
+    }
+
+    #[test]
+    fn transactions_are_open_until_their_marker() {
+        use FrameKind::{Control, Plain, Transactional};
+        let producers = transactions(&[
+            (1, Transactional, None),
+            (2, Transactional, None),
+            (3, Plain, None),
+            (1, Control, Some(ControlKind::Abort)),
+            (1, Transactional, None),
+            (2, Control, Some(ControlKind::Commit)),
+            (9, Control, Some(ControlKind::Abort)),
+        ]);
+        assert_eq!(producers.first_open(), Some(4));
+        assert_eq!(producers.open_transactions(), [OpenTransaction { producer_id: 1, epoch: 0 }]);
+        let first = [AbortedTransaction { producer_id: 1, first_offset: 0 }];
+        assert_eq!(producers.aborted().between(0, 1), first);
+        assert_eq!(producers.aborted().between(3, 9), first);
+        assert_eq!(producers.aborted().between(4, 9), []);
+    }
+
+    #[test]
+    fn what_is_gone_is_forgotten() {
+        use FrameKind::{Control, Transactional};
+        let mut producers =
+            transactions(&[(1, Transactional, None), (1, Control, Some(ControlKind::Abort))]);
+        producers.forget_aborted_before(1);
+        assert_eq!(producers.aborted().between(0, 9).len(), 1);
+        producers.forget_aborted_before(2);
+        assert_eq!(producers.aborted().between(0, 9), []);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use headwater_broker::{
-    BrokerError, FetchPartition, FetchRequest, FetchedData, FetchedPartition, LogReader,
+    BrokerError, FetchPartition, FetchRequest, FetchedData, FetchedPartition, Isolation, LogReader,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -46,7 +46,7 @@ impl EmbeddedReader {
             let wanted = &request.partitions[number];
             let outcome = match faults[number].take() {
                 Some(error) => Err(error),
-                None => self.read(wanted, &mut budget),
+                None => self.read(wanted, request.isolation, &mut budget),
             };
             has_news |= outcome.as_ref().map_or(true, |data| !data.batches.is_empty());
             let topic_partition = wanted.topic_partition.clone();
@@ -61,26 +61,33 @@ impl EmbeddedReader {
     fn read(
         &self,
         wanted: &FetchPartition,
+        isolation: Isolation,
         budget: &mut Budget,
     ) -> Result<FetchedData, BrokerError> {
         let limit = wanted.max_bytes.min(budget.left);
         let partition = self.shared.partition(&wanted.topic_partition)?;
-        let Read { data, bounds } = partition.read(wanted.offset, limit, &self.news)?;
+        let Read { data, bounds, until, mut aborted } =
+            partition.read(wanted.offset, limit, isolation, &self.news)?;
         let mut batches = bytes::Bytes::new();
         if let Some((stretch, first_size)) = data.filter(|(_, size)| budget.allows(*size)) {
             let place = stretch.place();
             let failed = |error| storage_error("read", &place, &error);
             batches = stretch.load().map_err(failed)?;
-            batches.truncate(whole_batches(&batches, limit.max(first_size)).map_err(failed)?);
-            budget.take(batches.len());
+            let (size, next_offset) =
+                whole_batches(&batches, limit.max(first_size), until).map_err(failed)?;
+            batches.truncate(size);
+            budget.take(size);
+            aborted.retain(|aborted| next_offset.is_some_and(|next| aborted.first_offset < next));
+        } else {
+            aborted.clear();
         }
-        let Bounds { start, end } = bounds;
+        let Bounds { start, end, last_stable } = bounds;
         Ok(FetchedData {
             batches,
-            aborted: Vec::new(),
+            aborted,
             log_start_offset: start,
             high_watermark: end,
-            last_stable_offset: end,
+            last_stable_offset: last_stable,
         })
     }
 

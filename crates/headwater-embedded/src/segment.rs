@@ -3,8 +3,9 @@
 use std::io;
 
 use bytes::Bytes;
+use headwater_records::ControlKind;
 
-use crate::frame::Frame;
+use crate::frame::{Frame, FrameKind, marker};
 use crate::storage::{SegmentBytes, WriteOptions};
 
 /// One entry of the index for so many bytes, as Kafka's `index.interval.bytes`.
@@ -139,14 +140,21 @@ impl Segment {
         Ok(())
     }
 
-    /// Goes through the headers of all batches.
-    pub(crate) fn for_each_frame(&self, mut each: impl FnMut(&Frame)) -> io::Result<()> {
+    /// Goes through the headers of all batches, with what the transaction markers among them say.
+    pub(crate) fn for_each_frame(
+        &self,
+        mut each: impl FnMut(&Frame, Option<ControlKind>),
+    ) -> io::Result<()> {
         let Some(first) = self.index.first() else { return Ok(()) };
         let frames = self.bytes.frames()?;
         let mut position = first.position;
         while position < self.bytes.length() {
             let frame = frames.at(position)?;
-            each(&frame);
+            let marker = match frame.kind {
+                FrameKind::Control => marker(frames.batch_at(position, frame.size)?)?,
+                FrameKind::Plain | FrameKind::Transactional => None,
+            };
+            each(&frame, marker);
             position += frame.size as u64;
         }
         Ok(())

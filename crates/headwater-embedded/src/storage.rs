@@ -154,6 +154,22 @@ impl Frames<'_> {
             }
         }
     }
+
+    /// The batch of `size` bytes at `position`.
+    pub(crate) fn batch_at(&self, position: u64, size: usize) -> io::Result<Bytes> {
+        match self {
+            Self::Memory(memory) => {
+                let mut rest = memory.rest_of_piece(position)?;
+                rest.truncate(size);
+                Ok(rest)
+            }
+            Self::File(file) => {
+                let mut bytes = BytesMut::zeroed(size);
+                file.read_exact_at(&mut bytes, position)?;
+                Ok(bytes.freeze())
+            }
+        }
+    }
 }
 
 impl Stretch {

@@ -20,15 +20,20 @@ use tokio::time::Instant;
 use crate::broker::Shared;
 use crate::faults::{CallKind, suffer};
 use crate::producers::following;
+use crate::transactions::{Producer, Seat};
 
 use lane::{Lane, Settled};
 
 mod lane;
+mod transactional;
+
+pub(crate) use transactional::EmbeddedTransactionalWriter;
 
 /// A writer of the embedded broker. Its batches are sent by a task of its own, which ends with it:
 /// dropping the writer is what a crash is to a client.
 pub(crate) struct EmbeddedWriter {
-    producer_id: i64,
+    producer: Producer,
+    is_transactional: bool,
     sequences: HashMap<TopicPartition, i32>,
     jobs: mpsc::UnboundedSender<Job>,
     task: AbortHandle,
@@ -46,14 +51,27 @@ struct Job {
 #[derive(Debug)]
 struct Pending {
     bytes: Bytes,
+    producer: Producer,
     acknowledge: oneshot::Sender<Result<Appended, BrokerError>>,
 }
 
 impl EmbeddedWriter {
     pub(crate) fn new(shared: Arc<Shared>, producer_id: i64, options: WriterOptions) -> Self {
+        Self::start(shared, Producer { id: producer_id, epoch: 0 }, None, options)
+    }
+
+    /// With a seat all batches are of its transactions.
+    fn start(
+        shared: Arc<Shared>,
+        producer: Producer,
+        seat: Option<Arc<Seat>>,
+        options: WriterOptions,
+    ) -> Self {
         let (jobs, incoming) = mpsc::unbounded_channel();
+        let is_transactional = seat.is_some();
         let sender = Sender {
             shared: Arc::downgrade(&shared),
+            seat,
             delivery_timeout: options.delivery_timeout,
             lanes: Vec::new(),
             by_partition: HashMap::new(),
@@ -61,7 +79,14 @@ impl EmbeddedWriter {
             in_flight: FuturesUnordered::new(),
         };
         let task = tokio::spawn(sender.run(incoming)).abort_handle();
-        Self { producer_id, sequences: HashMap::new(), jobs, task, _shared: shared }
+        let sequences = HashMap::new();
+        Self { producer, is_transactional, sequences, jobs, task, _shared: shared }
+    }
+
+    /// Writes as this producer from now on. Nothing is on its way.
+    fn go_on_as(&mut self, producer: Producer) {
+        self.producer = producer;
+        self.sequences.clear();
     }
 }
 
@@ -73,13 +98,14 @@ impl LogWriter for EmbeddedWriter {
         let base_sequence = *next;
         *next = following(base_sequence, count);
         let bytes = batch.stamp(ProducerStamp {
-            producer_id: self.producer_id,
-            producer_epoch: 0,
+            producer_id: self.producer.id,
+            producer_epoch: self.producer.epoch,
             base_sequence,
-            transactional: false,
+            transactional: self.is_transactional,
         });
         let (acknowledge, acknowledged) = oneshot::channel();
-        let job = Job { topic_partition, batch: Pending { bytes, acknowledge } };
+        let producer = self.producer;
+        let job = Job { topic_partition, batch: Pending { bytes, producer, acknowledge } };
         if let Err(mpsc::error::SendError(job)) = self.jobs.send(job) {
             // Only when the runtime is gone. Nobody can have dropped the receiver yet.
             drop(job.batch.acknowledge.send(Err(BrokerError::Closed)));
@@ -96,15 +122,14 @@ impl Drop for EmbeddedWriter {
 
 impl fmt::Debug for EmbeddedWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EmbeddedWriter")
-            .field("producer_id", &self.producer_id)
-            .finish_non_exhaustive()
+        f.debug_struct("EmbeddedWriter").field("producer", &self.producer).finish_non_exhaustive()
     }
 }
 
 /// The task behind a writer.
 struct Sender {
     shared: Weak<Shared>,
+    seat: Option<Arc<Seat>>,
     delivery_timeout: Duration,
     lanes: Vec<(TopicPartition, Lane<Pending>)>,
     by_partition: HashMap<TopicPartition, usize>,
@@ -153,7 +178,8 @@ impl Sender {
         // Nothing can go wrong on the way, so nothing has to be kept in mind.
         let undisturbed = self.shared.upgrade().is_some_and(|shared| !shared.faults.is_active());
         if lanes.is_idle() && undisturbed {
-            let result = produce(&self.shared, &topic_partition, batch.bytes.clone());
+            let (bytes, by) = (batch.bytes.clone(), batch.producer);
+            let result = produce(&self.shared, self.seat.as_deref(), &topic_partition, bytes, by);
             if result.is_ok() {
                 return acknowledge(batch, result);
             }
@@ -209,9 +235,10 @@ impl Sender {
                 .upgrade()
                 .and_then(|shared| shared.faults.decide(CallKind::Produce, topic_partition));
             let topic_partition = topic_partition.clone();
-            let bytes = batch.bytes.clone();
+            let (bytes, by, seat) = (batch.bytes.clone(), batch.producer, self.seat.clone());
             self.in_flight.push(Box::pin(async move {
-                let producing = async { produce(&shared, &topic_partition, bytes) };
+                let producing =
+                    async { produce(&shared, seat.as_deref(), &topic_partition, bytes, by) };
                 let result = suffer(CallKind::Produce, fault, producing).await;
                 Answer { lane: index, number, result }
             }));
@@ -240,10 +267,15 @@ impl Sender {
 
 fn produce(
     shared: &Weak<Shared>,
+    seat: Option<&Seat>,
     topic_partition: &TopicPartition,
     batch: Bytes,
+    producer: Producer,
 ) -> Result<Appended, BrokerError> {
     let shared = shared.upgrade().ok_or(BrokerError::Closed)?;
+    if let Some(seat) = seat {
+        return shared.produce_in_transaction(seat, topic_partition, batch, producer);
+    }
     let partition = shared.partition(topic_partition)?;
     shared.produce(&partition, batch)
 }

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_records::{BatchBuilder, Batches, Compression, PendingBatch, Record};
+use headwater_records::{
+    BatchBuilder, Batches, Compression, ControlKind, PendingBatch, Record, RecordRef,
+};
 
 use super::Subject;
 use crate::{
     Acknowledgement, Appended, BrokerError, FetchPartition, FetchRequest, FetchedData, Grant,
     GroupEvent, GroupId, GroupOptions, Isolation, LogReader, LogWriter, MemberAssignment,
-    Membership, ProduceBatch, TopicPartition, WriterOptions,
+    Membership, OffsetQuery, OffsetSpec, ProduceBatch, TopicPartition, TransactionalOptions,
+    TransactionalWriter, WriterOptions,
 };
 
 /// A size that limits nothing here.
@@ -36,8 +39,21 @@ pub(super) async fn writer(subject: &Subject) -> Box<dyn LogWriter> {
     subject.broker().writer(options).await.expect("a writer is to be had")
 }
 
+/// What is open for so long is aborted.
+pub(super) const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A writer of transactions under this id, which must be the test's own.
+pub(super) async fn transactional(subject: &Subject, id: &str) -> Box<dyn TransactionalWriter> {
+    let options = TransactionalOptions {
+        transactional_id: format!("{id}-{}", subject.prefix),
+        transaction_timeout: TRANSACTION_TIMEOUT,
+        delivery_timeout: Duration::from_mins(2),
+    };
+    subject.broker().transactional_writer(options).await.expect("a writer is to be had")
+}
+
 pub(super) fn send(
-    writer: &mut dyn LogWriter,
+    writer: &mut (impl LogWriter + ?Sized),
     at: &TopicPartition,
     value: &str,
 ) -> Acknowledgement {
@@ -45,7 +61,7 @@ pub(super) fn send(
 }
 
 pub(super) fn send_batch(
-    writer: &mut dyn LogWriter,
+    writer: &mut (impl LogWriter + ?Sized),
     at: &TopicPartition,
     batch: PendingBatch,
 ) -> Acknowledgement {
@@ -98,6 +114,9 @@ pub(super) fn records_of(data: &FetchedData, offset: i64) -> Vec<(i64, String)> 
     let mut records = Vec::new();
     for batch in Batches::new(data.batches.clone()) {
         let batch = batch.expect("fetched bytes are batches");
+        if batch.header().is_control {
+            continue;
+        }
         for record in &batch.decompress(BATCH_MAX).expect("fetched batches are whole") {
             let record = record.expect("fetched records can be read");
             let value = String::from_utf8_lossy(record.value.unwrap_or_default()).into_owned();
@@ -121,14 +140,90 @@ pub(super) async fn values(subject: &Subject, at: &TopicPartition) -> Vec<String
             }
             result => result.expect("the log can be read"),
         };
-        let records = records_of(&data, offset);
-        match records.last() {
-            Some((last, _)) => offset = last + 1,
-            None if offset >= data.high_watermark => return values,
-            // Nothing came for this once.
-            None => {}
+        values.extend(records_of(&data, offset).into_iter().map(|(_, value)| value));
+        // An answer may be empty for this once.
+        offset = offset.max(next_offset(&data));
+        if offset >= data.high_watermark {
+            return values;
         }
-        values.extend(records.into_iter().map(|(_, value)| value));
+    }
+}
+
+/// The offset after the last fetched batch, 0 without one.
+fn next_offset(data: &FetchedData) -> i64 {
+    let batches = Batches::new(data.batches.clone());
+    let last = batches.last().map(|batch| batch.expect("fetched bytes are batches"));
+    last.map_or(0, |batch| batch.header().last_offset + 1)
+}
+
+/// Fetches what is committed of a partition, once and without waiting.
+pub(super) async fn fetch_stable(
+    subject: &Subject,
+    at: &TopicPartition,
+    offset: i64,
+) -> FetchedData {
+    let mut request = fetch_of(&[(at, offset)], Duration::ZERO);
+    request.isolation = Isolation::ReadCommitted;
+    let mut reader = subject.broker().reader();
+    let mut answers = reader.fetch(&request).await.expect("the request is answered");
+    assert_eq!(answers.len(), 1, "one partition was asked for");
+    answers.remove(0).outcome.expect("the log can be read")
+}
+
+/// The end of a partition's log.
+pub(super) async fn latest(subject: &Subject, at: &TopicPartition, isolation: Isolation) -> i64 {
+    let query = OffsetQuery { topic_partition: at.clone(), spec: OffsetSpec::Latest };
+    let listed = subject.broker().list_offsets(&[query], isolation).await;
+    listed.expect("the end can be asked for").remove(0).expect("a log has an end").offset
+}
+
+/// The committed values of a partition when no transaction is open any more: the marker of one
+/// that is decided may come later.
+pub(super) async fn complete_values(subject: &Subject, at: &TopicPartition) -> Vec<String> {
+    loop {
+        let data = fetch_stable(subject, at, 0).await;
+        if data.last_stable_offset == data.high_watermark {
+            return committed_values(subject, at).await;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The committed values of a partition, up to where no transaction is open.
+pub(super) async fn committed_values(subject: &Subject, at: &TopicPartition) -> Vec<String> {
+    let mut values = Vec::new();
+    let mut offset = 0;
+    loop {
+        let data = fetch_stable(subject, at, offset).await;
+        if data.batches.is_empty() {
+            return values;
+        }
+        let mut aborting: Vec<(i64, i64)> = data
+            .aborted
+            .iter()
+            .map(|aborted| (aborted.producer_id, aborted.first_offset))
+            .collect();
+        for batch in Batches::new(data.batches) {
+            let batch = batch.expect("fetched bytes are batches");
+            let header = *batch.header();
+            offset = header.last_offset + 1;
+            let records = batch.decompress(BATCH_MAX).expect("fetched batches are whole");
+            let is_abort = |record: &RecordRef<'_>| {
+                ControlKind::parse(record).expect("a control record") == Some(ControlKind::Abort)
+            };
+            let begun = |id: i64, first: i64| id == header.producer_id && first < offset;
+            if header.is_control {
+                let record = records.iter().next().expect("a marker has a record");
+                if is_abort(&record.expect("fetched records can be read")) {
+                    aborting.retain(|(id, first)| !begun(*id, *first));
+                }
+            } else if !(header.is_transactional && aborting.iter().any(|&(id, at)| begun(id, at))) {
+                for record in &records {
+                    let value = record.expect("fetched records can be read").value;
+                    values.push(String::from_utf8_lossy(value.unwrap_or_default()).into_owned());
+                }
+            }
+        }
     }
 }
 

@@ -296,7 +296,12 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
                 let topic_partition = topic_partition.clone();
                 target.stop(Err(ChangelogError::Rebuild { topic_partition, reason }));
             }
-            NextStep::Retry | NextStep::Rejoin | NextStep::ReplaceWriter | NextStep::Fail => {
+            NextStep::Retry
+            | NextStep::Rejoin
+            | NextStep::Abort
+            | NextStep::Fenced
+            | NextStep::ReplaceWriter
+            | NextStep::Fail => {
                 let topic_partition = topic_partition.clone();
                 target
                     .stop(Err(ChangelogError::Broker { topic_partition, source: Box::new(error) }));

@@ -7,12 +7,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use bytes::BytesMut;
-use headwater_records::Batch;
+use headwater_records::{Batch, ControlKind};
 
 use crate::directory::delete_file;
 use crate::epochs::LeaderEpochs;
 use crate::error::OpenError;
-use crate::frame::{Frame, HEADER_SIZE};
+use crate::frame::{Frame, FrameKind, HEADER_SIZE, marker};
 use crate::log::{Place, Recovered};
 use crate::producers::Producers;
 use crate::segment::{Cleaning, Segment, parse_file_name};
@@ -46,8 +46,8 @@ pub(super) fn recover(
             delete_file(&found.path);
             continue;
         }
-        let segment = open_segment(found, number == last, now_ms, |frame| {
-            producers.appended(frame);
+        let segment = open_segment(found, number == last, now_ms, |frame, marker| {
+            producers.appended(frame, marker);
             found_until = frame.last_offset + 1;
         })?;
         end = end.max(segment.base_offset).max(found_until);
@@ -103,7 +103,7 @@ fn open_segment(
     found: Found,
     is_last: bool,
     now_ms: i64,
-    mut each: impl FnMut(&Frame),
+    mut each: impl FnMut(&Frame, Option<ControlKind>),
 ) -> Result<Segment, OpenError> {
     let Found { base_offset, cleaning, path } = found;
     let failed = |error| OpenError::io("read", &path, error);
@@ -113,8 +113,8 @@ fn open_segment(
     let mut position = 0;
     while position < length {
         match read_frame(&file, position, length, is_last) {
-            Ok(frame) => {
-                frames.push((frame, position));
+            Ok((frame, marker)) => {
+                frames.push((frame, marker, position));
                 position += frame.size as u64;
             }
             Err(error) if is_last && error.kind() == io::ErrorKind::InvalidData => {
@@ -137,14 +137,20 @@ fn open_segment(
     let bytes = SegmentBytes::File(FileBytes::new(path, position));
     let mut segment = Segment::new(base_offset, bytes, now_ms);
     segment.cleaning = cleaning;
-    for (frame, position) in &frames {
+    for (frame, marker, position) in &frames {
         segment.index(frame, *position);
-        each(frame);
+        each(frame, *marker);
     }
     Ok(segment)
 }
 
-fn read_frame(file: &File, position: u64, length: u64, check: bool) -> io::Result<Frame> {
+/// The header of the batch at `position`, and what it says if it is a transaction marker.
+fn read_frame(
+    file: &File,
+    position: u64,
+    length: u64,
+    check: bool,
+) -> io::Result<(Frame, Option<ControlKind>)> {
     let damaged = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     let rest = length - position;
     if rest < HEADER_SIZE as u64 {
@@ -156,12 +162,17 @@ fn read_frame(file: &File, position: u64, length: u64, check: bool) -> io::Resul
     if frame.size as u64 > rest {
         return Err(damaged("a batch is cut off"));
     }
+    let is_marker = frame.kind == FrameKind::Control;
+    if !check && !is_marker {
+        return Ok((frame, None));
+    }
+    let mut bytes = BytesMut::zeroed(frame.size);
+    file.read_exact_at(&mut bytes, position)?;
+    let bytes = bytes.freeze();
     if check {
-        let mut bytes = BytesMut::zeroed(frame.size);
-        file.read_exact_at(&mut bytes, position)?;
-        let batch = Batch::new(bytes.freeze());
+        let batch = Batch::new(bytes.clone());
         let checked = batch.and_then(|batch| batch.check_crc());
         checked.map_err(|error| damaged(&error.to_string()))?;
     }
-    Ok(frame)
+    Ok((frame, if is_marker { marker(bytes)? } else { None }))
 }

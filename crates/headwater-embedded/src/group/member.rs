@@ -160,9 +160,12 @@ impl EmbeddedMembership {
         }
         match error.next_step() {
             NextStep::Rejoin => Ok(Some(GroupEvent::Lost { reason: error })),
-            NextStep::Retry | NextStep::ResetOffset | NextStep::ReplaceWriter | NextStep::Fail => {
-                Err(error)
-            }
+            NextStep::Retry
+            | NextStep::ResetOffset
+            | NextStep::Abort
+            | NextStep::Fenced
+            | NextStep::ReplaceWriter
+            | NextStep::Fail => Err(error),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Compaction: of each key only the last value stays, and a tombstone until
 //! `delete.retention.ms` has passed since it was compacted first. The segment with the newest
-//! record is never touched, nor what is younger than `min.compaction.lag.ms`.
+//! record is never touched, nor what is younger than `min.compaction.lag.ms`, nor what lies behind
+//! the beginning of an open transaction. Records of aborted transactions go, and the markers of
+//! transactions when tombstones of their time go.
 //!
 //! The keys of the segments that are not compacted yet are held in memory meanwhile.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
@@ -22,6 +24,7 @@ use crate::frame::Frame;
 use crate::journal::sync_directory;
 use crate::log::{DECOMPRESSED_MAX, Log, Place};
 use crate::partition::Partition;
+use crate::producers::AbortedList;
 use crate::segment::{Cleaning, Segment, file_name};
 use crate::storage::{FileBytes, SegmentBytes, Snapshot, WriteOptions};
 
@@ -29,6 +32,8 @@ use crate::storage::{FileBytes, SegmentBytes, Snapshot, WriteOptions};
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     base_offset: i64,
+    /// Where the next one begins.
+    end_offset: i64,
     size: u64,
     max_timestamp: i64,
     cleaning: Cleaning,
@@ -41,13 +46,15 @@ pub(super) fn compact(
     now_ms: i64,
     done: &mut Maintained,
 ) -> Result<(), BrokerError> {
-    let facts = partition.with_log(|log| Ok(sealed(log)))?;
+    let (facts, aborted) =
+        partition.with_log(|log| Ok((sealed(log), log.producers().aborted().clone())))?;
     let groups = plan(&facts, config, now_ms);
     let Some(until) = groups.last().map(|group| group.end) else { return Ok(()) };
     let tombstones_from_ms = now_ms.saturating_sub(config.delete_retention_ms);
-    let last_offsets = last_offsets(partition, &facts[..until])?;
+    let last_offsets = last_offsets(partition, &facts[..until], &aborted)?;
+    let with_data = BTreeSet::new();
+    let mut pass = Pass { last_offsets, aborted, with_data, tombstones_from_ms, now_ms };
     for group in groups {
-        let pass = Pass { last_offsets: &last_offsets, tombstones_from_ms, now_ms };
         pass.rewrite(partition, &facts[group], done)?;
     }
     Ok(())
@@ -58,10 +65,13 @@ pub(super) fn compact(
 fn sealed(log: &Log) -> Vec<Facts> {
     let newest = log.segments().iter().rposition(|segment| !segment.is_empty());
     let count = newest.unwrap_or(0);
-    let segments = log.segments().iter().take(count);
+    let stable = log.bounds().last_stable;
+    let segments = log.segments().iter().zip(log.segments().iter().skip(1)).take(count);
     segments
-        .map(|segment| Facts {
+        .take_while(|(_, next)| next.base_offset <= stable)
+        .map(|(segment, next)| Facts {
             base_offset: segment.base_offset,
+            end_offset: next.base_offset,
             size: segment.bytes.length(),
             max_timestamp: segment.max_timestamp.unwrap_or(i64::MIN),
             cleaning: segment.cleaning,
@@ -123,13 +133,14 @@ fn plan(segments: &[Facts], config: &LogConfig, now_ms: i64) -> Vec<Range<usize>
 fn last_offsets(
     partition: &Partition,
     segments: &[Facts],
+    aborted: &AbortedList,
 ) -> Result<HashMap<Box<[u8]>, i64>, BrokerError> {
     let mut offsets: HashMap<Box<[u8]>, i64> = HashMap::new();
     for facts in segments.iter().filter(|facts| facts.cleaning == Cleaning::Dirty) {
         let Some(snapshot) = snapshot(partition, facts)? else { continue };
         let read = snapshot.for_each(|bytes| {
             let batch = Batch::new(bytes).map_err(io::Error::other)?;
-            if batch.header().is_control {
+            if batch.header().is_control || aborted.holds(batch.header()) {
                 return Ok(());
             }
             // What cannot be read supersedes nothing; the second pass reports it.
@@ -151,8 +162,11 @@ fn last_offsets(
 }
 
 /// The second pass over a log.
-struct Pass<'a> {
-    last_offsets: &'a HashMap<Box<[u8]>, i64>,
+struct Pass {
+    last_offsets: HashMap<Box<[u8]>, i64>,
+    aborted: AbortedList,
+    /// Producers of kept records whose marker has not come yet.
+    with_data: BTreeSet<i64>,
     /// Tombstones compacted first at this time or before may go.
     tombstones_from_ms: i64,
     now_ms: i64,
@@ -167,23 +181,22 @@ struct Output {
     removed: u64,
 }
 
-impl Pass<'_> {
+impl Pass {
     /// Writes a group of segments anew as one and puts it in their place.
     fn rewrite(
-        &self,
+        &mut self,
         partition: &Partition,
         group: &[Facts],
         done: &mut Maintained,
     ) -> Result<(), BrokerError> {
-        let base_offset = group[0].base_offset;
+        let (base_offset, end_offset) = (group[0].base_offset, group[group.len() - 1].end_offset);
         let mut output = Output::new(partition, base_offset, self.now_ms)?;
         for facts in group {
             let Some(snapshot) = snapshot(partition, facts)? else {
                 output.remove_file();
                 return Ok(());
             };
-            let written = snapshot
-                .for_each(|bytes| output.take(bytes, |record| self.keeps(record, facts.cleaning)));
+            let written = snapshot.for_each(|bytes| self.take(&mut output, bytes, facts.cleaning));
             if let Err(error) = written {
                 output.remove_file();
                 return Err(failure("compact", partition, &error));
@@ -198,7 +211,10 @@ impl Pass<'_> {
         };
         if output.removed == 0 && group.len() == 1 && cleaning == group[0].cleaning {
             output.remove_file();
-            return Ok(());
+            return partition.with_log(|log| {
+                log.forget_aborted_before(end_offset);
+                Ok(())
+            });
         }
         done.records_removed += output.removed;
         done.segments_compacted += group.len();
@@ -208,7 +224,45 @@ impl Pass<'_> {
             removed = output.removed,
             "a segment is compacted"
         );
-        partition.with_log(|log| output.install(log, group, cleaning))
+        partition.with_log(|log| {
+            output.install(log, group, cleaning)?;
+            // No record of what was aborted up to there is left.
+            log.forget_aborted_before(end_offset);
+            Ok(())
+        })
+    }
+
+    /// Takes over what is to be kept of a batch.
+    fn take(&mut self, output: &mut Output, bytes: Bytes, cleaning: Cleaning) -> io::Result<()> {
+        let batch = Batch::new(bytes).map_err(io::Error::other)?;
+        let header = batch.header();
+        if header.is_control {
+            // As long as records of its transaction are there it says that they count.
+            let has_data = self.with_data.remove(&header.producer_id);
+            return if has_data || self.keeps_tombstones(cleaning) {
+                output.has_tombstones |= !has_data;
+                output.put(batch.bytes().clone())
+            } else {
+                output.removed += 1;
+                Ok(())
+            };
+        }
+        if self.aborted.holds(header) {
+            output.removed += u64::from(header.record_count);
+            return Ok(());
+        }
+        let is_kept = output.take(&batch, |record| self.keeps(record, cleaning))?;
+        if is_kept && header.is_transactional {
+            self.with_data.insert(header.producer_id);
+        }
+        Ok(())
+    }
+
+    fn keeps_tombstones(&self, cleaning: Cleaning) -> bool {
+        match cleaning {
+            Cleaning::Tombstones { since_ms } => since_ms > self.tombstones_from_ms,
+            Cleaning::Dirty | Cleaning::Clean => true,
+        }
     }
 
     fn keeps(&self, record: &RecordRef<'_>, cleaning: Cleaning) -> bool {
@@ -217,10 +271,7 @@ impl Pass<'_> {
         if self.last_offsets.get(key).is_some_and(|last| *last > record.offset) {
             return false;
         }
-        match (record.value, cleaning) {
-            (None, Cleaning::Tombstones { since_ms }) => since_ms > self.tombstones_from_ms,
-            _ => true,
-        }
+        record.value.is_some() || self.keeps_tombstones(cleaning)
     }
 }
 
@@ -244,16 +295,12 @@ impl Output {
         Ok(Self { segment, path, has_tombstones: false, removed: 0 })
     }
 
-    /// Takes over what is to be kept of a batch.
+    /// Takes over the records that are to be kept of a batch; true if there are any.
     fn take(
         &mut self,
-        bytes: Bytes,
+        batch: &Batch,
         mut keeps: impl FnMut(&RecordRef<'_>) -> bool,
-    ) -> io::Result<()> {
-        let batch = Batch::new(bytes).map_err(io::Error::other)?;
-        if batch.header().is_control {
-            return self.put(batch.bytes().clone());
-        }
+    ) -> io::Result<bool> {
         let mut has_tombstones = false;
         let retained = batch.retain(DECOMPRESSED_MAX, |record| {
             let kept = keeps(record);
@@ -262,17 +309,18 @@ impl Output {
         });
         self.has_tombstones |= has_tombstones;
         match retained {
-            Ok(Retained::All) => self.put(batch.bytes().clone()),
+            Ok(Retained::All) => self.put(batch.bytes().clone())?,
             Ok(Retained::Some { batch: bytes, removed }) => {
                 self.removed += removed;
-                self.put(bytes)
+                self.put(bytes)?;
             }
             Ok(Retained::Nothing { removed }) => {
                 self.removed += removed;
-                Ok(())
+                return Ok(false);
             }
-            Err(error) => self.put_unreadable(&batch, &error),
+            Err(error) => self.put_unreadable(batch, &error)?,
         }
+        Ok(true)
     }
 
     /// What cannot be read is not lost by compaction.
@@ -380,6 +428,7 @@ mod tests {
             .zip(segments)
             .map(|(number, (size, max_timestamp, cleaning))| Facts {
                 base_offset: number * 10,
+                end_offset: number * 10 + 10,
                 size: *size,
                 max_timestamp: *max_timestamp,
                 cleaning: *cleaning,

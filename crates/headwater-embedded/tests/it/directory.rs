@@ -266,11 +266,11 @@ fn a_directory_of_something_else_is_left_alone() {
 async fn a_journal_of_a_later_version_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path()));
-    let json = r#"{"entry":"cluster","format":2,"id":"00000000-0000-0000-0000-000000000007"}"#;
+    let json = r#"{"entry":"cluster","format":3,"id":"00000000-0000-0000-0000-000000000007"}"#;
     let line = format!("{:08x} {json}\n", crc32c::crc32c(json.as_bytes()));
     fs::write(directory.path().join("journal"), line).unwrap();
     let error = Embedded::open(directory.path(), quiet()).unwrap_err();
-    assert!(matches!(error, OpenError::NewerFormat { format: 2, .. }), "{error}");
+    assert!(matches!(error, OpenError::NewerFormat { format: 3, .. }), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

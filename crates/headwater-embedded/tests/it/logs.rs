@@ -1,10 +1,7 @@
 //! What is particular about the logs of this broker.
 
 use bytes::Bytes;
-use headwater_broker::{
-    Broker, BrokerError, Isolation, ListedOffset, OffsetQuery, OffsetSpec, Offsets, TopicPartition,
-    TransactionalOptions,
-};
+use headwater_broker::{Isolation, ListedOffset, OffsetQuery, OffsetSpec, Offsets, TopicPartition};
 use headwater_embedded::Embedded;
 use headwater_records::{Batches, Compression};
 
@@ -91,19 +88,6 @@ async fn threads_write_side_by_side() {
     let shared = log_text(&broker, &TopicPartition::new("t", 0)).await;
     let expected = BATCHES * i64::from(WRITERS + 1);
     assert!(shared.starts_with(&format!("0..{expected} ")), "{shared:.40}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn transactions_are_refused_for_now() {
-    let broker = Embedded::in_memory_with(quiet());
-    let limit = std::time::Duration::from_secs(1);
-    let options = TransactionalOptions {
-        transactional_id: "app-1".to_owned(),
-        transaction_timeout: limit,
-        delivery_timeout: limit,
-    };
-    let error = broker.transactional_writer(options).await.unwrap_err();
-    assert!(matches!(error, BrokerError::Unsupported { .. }), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

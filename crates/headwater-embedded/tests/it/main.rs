@@ -8,3 +8,5 @@ mod leaders;
 mod logs;
 mod maintenance;
 mod tools;
+mod transactions;
+mod transactions_kill;

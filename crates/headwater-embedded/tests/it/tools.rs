@@ -8,10 +8,10 @@ use std::time::Duration;
 use headwater_broker::{
     Acknowledgement, Appended, Broker, BrokerError, Clock, DeleteRecords, FetchPartition,
     FetchRequest, FetchedData, Isolation, LogWriter, NewTopic, ProduceBatch, TopicDescription,
-    TopicPartition, Topics, WriterOptions,
+    TopicPartition, Topics, TransactionalOptions, TransactionalWriter, WriterOptions,
 };
 use headwater_embedded::{Embedded, EmbeddedOptions};
-use headwater_records::{BatchBuilder, Batches, Compression, PendingBatch, Record};
+use headwater_records::{BatchBuilder, Batches, Compression, ControlKind, PendingBatch, Record};
 
 /// A wall clock that goes as it is told.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ pub(crate) async fn writer(broker: &Embedded) -> Box<dyn LogWriter> {
 }
 
 pub(crate) fn send(
-    writer: &mut dyn LogWriter,
+    writer: &mut (impl LogWriter + ?Sized),
     at: &TopicPartition,
     value: &str,
 ) -> Acknowledgement {
@@ -107,18 +107,41 @@ pub(crate) async fn fetch(
     at: &TopicPartition,
     offset: i64,
 ) -> Result<FetchedData, BrokerError> {
+    fetch_isolated(broker, at, offset, Isolation::ReadUncommitted).await
+}
+
+pub(crate) async fn fetch_isolated(
+    broker: &Embedded,
+    at: &TopicPartition,
+    offset: i64,
+    isolation: Isolation,
+) -> Result<FetchedData, BrokerError> {
     const PLENTY: usize = 1 << 20;
     let request = FetchRequest {
         partitions: vec![FetchPartition { topic_partition: at.clone(), offset, max_bytes: PLENTY }],
         max_wait: Duration::ZERO,
         max_bytes: PLENTY,
-        isolation: Isolation::ReadUncommitted,
+        isolation,
     };
     let mut answers = broker.reader().fetch(&request).await?;
     answers.remove(0).outcome
 }
 
-/// All records of a partition as `offset:key=value`.
+/// A writer of transactions that may be open for 10 seconds.
+pub(crate) async fn transactional(
+    broker: &Embedded,
+    id: &str,
+    delivery_timeout: Duration,
+) -> Result<Box<dyn TransactionalWriter>, BrokerError> {
+    let options = TransactionalOptions {
+        transactional_id: id.to_owned(),
+        transaction_timeout: Duration::from_secs(10),
+        delivery_timeout,
+    };
+    broker.transactional_writer(options).await
+}
+
+/// All records of a partition as `offset:key=value`, markers as `offset:(Commit)`.
 pub(crate) async fn log_text(broker: &Embedded, at: &TopicPartition) -> String {
     let mut text = String::new();
     let mut offset = 0;
@@ -134,9 +157,16 @@ pub(crate) async fn log_text(broker: &Embedded, at: &TopicPartition) -> String {
         for batch in Batches::new(data.batches.clone()) {
             let batch = batch.expect("fetched bytes are batches");
             next = batch.header().last_offset + 1;
+            let is_control = batch.header().is_control;
             for record in &batch.decompress(1 << 24).expect("fetched batches are whole") {
                 let record = record.expect("fetched records can be read");
                 if record.offset < offset {
+                    continue;
+                }
+                if is_control {
+                    let kind = ControlKind::parse(&record).expect("it is a marker");
+                    let kind = kind.expect("it is a marker of a transaction");
+                    write!(text, " {}:({kind:?})", record.offset).expect("text grows");
                     continue;
                 }
                 let part = |bytes: Option<&[u8]>| {

@@ -173,7 +173,11 @@ impl Fetcher {
                 true
             }
             NextStep::ResetOffset => self.reset(positions, topic_partition, &error).await,
-            NextStep::Rejoin | NextStep::ReplaceWriter | NextStep::Fail => {
+            NextStep::Rejoin
+            | NextStep::Abort
+            | NextStep::Fenced
+            | NextStep::ReplaceWriter
+            | NextStep::Fail => {
                 self.give_up(positions, topic_partition, Some(error));
                 false
             }

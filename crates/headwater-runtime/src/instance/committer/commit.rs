@@ -133,7 +133,11 @@ impl CommitJob {
             match error.next_step() {
                 NextStep::Retry => tokio::time::sleep(RETRY_PAUSE).await,
                 NextStep::Rejoin => self.renewal(&grant).await,
-                NextStep::ResetOffset | NextStep::ReplaceWriter | NextStep::Fail => {
+                NextStep::ResetOffset
+                | NextStep::Abort
+                | NextStep::Fenced
+                | NextStep::ReplaceWriter
+                | NextStep::Fail => {
                     return Err(failure(self.thread, "commit offsets", &error));
                 }
             }
@@ -160,7 +164,9 @@ pub(super) fn failure(
     error: &BrokerError,
 ) -> CommitFailure {
     match error.next_step() {
-        NextStep::Rejoin | NextStep::ReplaceWriter => CommitFailure::Passing(error.to_string()),
+        NextStep::Rejoin | NextStep::Abort | NextStep::Fenced | NextStep::ReplaceWriter => {
+            CommitFailure::Passing(error.to_string())
+        }
         NextStep::Retry | NextStep::ResetOffset | NextStep::Fail => {
             let source = Box::new(error.clone());
             CommitFailure::Fatal(InstanceError::Commit { thread: thread + 1, operation, source })

@@ -72,6 +72,10 @@ pub(crate) struct Options {
     /// How long output waits for more of it. Nothing here waits, so any value is kept.
     #[arg(long)]
     pub(crate) linger_ms: Option<u64>,
+    /// The pause between fetches that leave nothing behind (`fetch.pause.ms`), for runs under a name
+    /// of their own.
+    #[arg(long)]
+    pub(crate) fetch_pause_ms: Option<u64>,
     #[arg(long, default_value = "classic")]
     pub(crate) protocol: String,
     /// Above 0: tell tasks and lags this often.

@@ -90,6 +90,9 @@ fn config(options: &Options) -> StreamsConfig {
     if let Some(interval) = options.heartbeat_ms {
         config = config.heartbeat_interval_ms(interval);
     }
+    if let Some(pause) = options.fetch_pause_ms {
+        config = config.fetch_pause_ms(pause);
+    }
     if let Some(id) = &options.instance_id {
         config = config.group_instance_id(id);
     }

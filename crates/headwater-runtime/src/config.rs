@@ -195,9 +195,15 @@ settings! {
     /// How long a task retries what fails for reasons that may pass, in milliseconds; 0: the first
     /// failure counts.
     plain task_timeout_ms: u64 = 300_000, Streams "task.timeout.ms", any;
-    /// How long a fetch waits for data, in milliseconds: so often does an idle task learn that its
-    /// partitions are still at the end.
+    /// How long answers may leave out a partition because others have news all the time, in
+    /// milliseconds; then it is asked for alone, so that a task which waits for it learns that it
+    /// is at its end.
     plain poll_ms: u64 = 100, Streams "poll.ms", positive;
+    /// How long the next fetch waits after one that has brought all there was, in milliseconds, so
+    /// that one round brings what has gathered. A record that comes after a silence does not wait;
+    /// those of a steady stream do, half of it on average. 0: no pause. Not a setting of Kafka
+    /// Streams.
+    plain fetch_pause_ms: u64 = 4, Streams "fetch.pause.ms", any;
     /// Time between two deletions of consumed records of repartition topics, in milliseconds.
     plain repartition_purge_interval_ms: u64 = 30_000, Streams "repartition.purge.interval.ms", any;
     /// How long the state of a task that is not here any more stays, in milliseconds; also the time
@@ -247,8 +253,11 @@ settings! {
     /// Where this instance is, so that it reads from the nearest replica (KIP-392); `None`: always
     /// from the leader.
     named client_rack: Option<String> = None, Consumer "client.rack", any;
+    /// How long a server lets a fetch wait for data, in milliseconds. For a while after a change of
+    /// the assignment it is less.
+    plain fetch_max_wait_ms: u64 = 500, Consumer "fetch.max.wait.ms", positive;
     /// A server answers a fetch as soon as it has so many bytes, or when it has waited
-    /// [`poll_ms`](Self::poll_ms).
+    /// [`fetch_max_wait_ms`](Self::fetch_max_wait_ms).
     plain fetch_min_bytes: u64 = 1, Consumer "fetch.min.bytes", any;
     /// Static id of this instance in the group: with it a quick restart moves nothing (KIP-345).
     named group_instance_id: Option<String> = None, Consumer "group.instance.id", any;

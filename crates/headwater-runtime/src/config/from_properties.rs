@@ -88,7 +88,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "enable.transactional.statestores",
     "ensure.explicit.internal.resource.naming",
     "exclude.internal.topics",
-    "fetch.max.wait.ms",
     "group.id",
     "group.protocol",
     "interceptor.classes",

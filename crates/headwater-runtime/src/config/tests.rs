@@ -57,7 +57,7 @@ fn keys_without_effect_are_named() {
 num.stream.treads=4
 commit.interval.ms=1
 ssl.keystore.location=x
-consumer.fetch.max.wait.ms=1
+consumer.max.poll.records=1
 consumer.nonsense=1
 restore.consumer.session.timeout.ms=1
 producer.session.timeout.ms=1
@@ -72,7 +72,7 @@ consumer.client.tag.zone=a
         num.stream.treads in line 2 has no effect: there is no such setting
         commit.interval.ms in line 3 has no effect: the key comes again in line 10
         ssl.keystore.location in line 4 has no effect: Kafka Streams has this setting, Headwater does not
-        consumer.fetch.max.wait.ms in line 5 has no effect: Kafka Streams has this setting, Headwater does not
+        consumer.max.poll.records in line 5 has no effect: Kafka Streams has this setting, Headwater does not
         consumer.nonsense in line 6 has no effect: there is no such setting
         restore.consumer.session.timeout.ms in line 7 has no effect: Kafka Streams has this setting, Headwater does not
         producer.session.timeout.ms in line 8 has no effect: Kafka Streams has this setting, Headwater does not

@@ -85,6 +85,9 @@ pub(super) struct Committer {
     pub(super) writer_options: WriterOptions,
     /// How long is tried again what may pass.
     pub(super) task_timeout: std::time::Duration,
+    /// Acknowledged bytes are told to the thread when so many have gathered. Less than half of what
+    /// makes it wait, so it never waits for those that are not told.
+    pub(super) told_bytes: usize,
     pub(super) grants: watch::Receiver<Option<Grant>>,
     pub(super) to_thread: mpsc::UnboundedSender<ToWorker>,
     pub(super) events: mpsc::UnboundedSender<(usize, CommitterEvent)>,
@@ -110,6 +113,8 @@ struct Running {
     /// Numbers of the batches on their way.
     unacknowledged: BTreeSet<u64>,
     last_number: u64,
+    /// Acknowledged, and not yet told to the thread: each message wakes it.
+    untold_bytes: usize,
     /// The commit that waits for acknowledgements, and the last batch that belongs to it.
     waiting: Option<(u64, SealedCommit)>,
     /// Acknowledgements of batches behind the waiting commit: they count for the next one.
@@ -135,6 +140,7 @@ impl Committer {
             sent: FuturesUnordered::new(),
             unacknowledged: BTreeSet::new(),
             last_number: 0,
+            untold_bytes: 0,
             waiting: None,
             early: Vec::new(),
             committing: None,
@@ -199,23 +205,21 @@ impl Running {
                 let failed = FromWorker::TaskFailed { closed, error };
                 self.report(CommitterEvent::FromThread(failed));
             }
-            consumed @ FromWorker::Consumed { .. } => {
-                self.report(CommitterEvent::FromThread(consumed));
-            }
+            FromWorker::Consumed { .. } => unreachable!("the thread tells the fetcher itself"),
         }
     }
 
     async fn send(&mut self, batch: ProduceBatch) {
         let bytes = batch.batch.size_bytes();
         if self.failed {
-            self.tell(ToWorker::Acknowledged { bytes });
+            self.let_go(bytes);
             return;
         }
         if self.writer.is_none() {
             match commit::new_writer(&self.committer).await {
                 Ok(writer) => self.writer = Some(writer),
                 Err(failure) => {
-                    self.tell(ToWorker::Acknowledged { bytes });
+                    self.let_go(bytes);
                     self.fail(failure);
                     return;
                 }
@@ -235,7 +239,7 @@ impl Running {
     }
 
     fn acknowledged(&mut self, sent: SentEnd) {
-        self.tell(ToWorker::Acknowledged { bytes: sent.bytes });
+        self.let_go(sent.bytes);
         self.unacknowledged.remove(&sent.number);
         match &sent.result {
             Err(error) => {
@@ -312,12 +316,21 @@ impl Running {
     /// have been restored, and begins anew.
     async fn resume(&mut self) {
         while let Some(sent) = self.sent.next().await {
-            self.tell(ToWorker::Acknowledged { bytes: sent.bytes });
+            self.let_go(sent.bytes);
         }
         self.unacknowledged.clear();
         self.writer = None;
         self.followed.forget_all();
         self.failed = false;
+    }
+
+    /// The thread is no longer answerable for bytes it has handed over.
+    fn let_go(&mut self, bytes: usize) {
+        self.untold_bytes += bytes;
+        if self.untold_bytes >= self.committer.told_bytes {
+            let bytes = std::mem::take(&mut self.untold_bytes);
+            self.tell(ToWorker::Acknowledged { bytes });
+        }
     }
 
     fn tell(&self, message: ToWorker) {

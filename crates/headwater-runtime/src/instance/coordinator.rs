@@ -488,7 +488,9 @@ fn start_fetcher(
             buffer_bytes: bytes(config.input_buffer_max_bytes),
             partition_fetch_bytes: bytes(config.max_partition_fetch_bytes),
             fetch_bytes: bytes(config.fetch_max_bytes),
-            max_wait: Duration::from_millis(config.poll_ms),
+            max_wait: Duration::from_millis(config.fetch_max_wait_ms),
+            left_out_max: Duration::from_millis(config.poll_ms),
+            pause: Duration::from_millis(config.fetch_pause_ms),
         },
         failures,
     };

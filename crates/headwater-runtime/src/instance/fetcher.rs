@@ -7,16 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_broker::{
-    Broker, BrokerError, Clock, FetchRequest, FetchedPartition, TopicPartition,
+    Broker, BrokerError, Clock, FetchRequest, FetchedData, FetchedPartition, TopicPartition,
 };
 use headwater_changelog::{Blocking, BlockingExt};
+use headwater_records::RecordsError;
 use headwater_topology::TaskId;
 use tokio::sync::mpsc;
 
 use super::reset::reset_offset;
 use crate::process::OffsetReset;
 use crate::worker::{FetchedInput, ToWorker};
-use positions::{Decoded, Positions, decode};
+use positions::{Brought, Decoded, Positions, decode};
+
+/// What a fetch brought for a partition, and the offset it was asked for.
+type Fetched = (TopicPartition, i64, FetchedData);
+type DecodeResult = Result<Decoded, RecordsError>;
 
 /// What the fetcher is told.
 #[derive(Debug)]
@@ -58,8 +63,13 @@ pub(super) struct FetchLimits {
     pub(super) buffer_bytes: usize,
     pub(super) partition_fetch_bytes: usize,
     pub(super) fetch_bytes: usize,
-    /// How long a fetch waits for data.
+    /// How long a fetch waits for data (`fetch.max.wait.ms`).
     pub(super) max_wait: Duration,
+    /// An input that was left out of answers for so long is asked for alone (`poll.ms`).
+    pub(super) left_out_max: Duration,
+    /// How long to wait with the next fetch after one that brought all there was
+    /// (`fetch.pause.ms`).
+    pub(super) pause: Duration,
 }
 
 /// What the fetcher works with.
@@ -75,19 +85,22 @@ pub(super) struct Fetcher {
 /// Time between two tries after an error.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
+/// So much is checked and decompressed where it arrives: handing it to another thread costs more.
+const DECODED_HERE_BYTES: usize = 64 * 1024;
+
 impl Fetcher {
     /// Fetches until `commands` is closed.
     pub(super) async fn run(self, mut commands: mpsc::UnboundedReceiver<FetchCommand>) {
         let mut reader = self.broker.reader();
         let mut positions = Positions::new(self.limits);
-        let mut pause = false;
+        let mut pause = Duration::ZERO;
         loop {
             let request = positions.request(self.clock.monotonic());
             let idle = request.partitions.is_empty();
             let paused = std::mem::take(&mut pause);
             let mut fetching = pin!(async {
-                if paused {
-                    tokio::time::sleep(RETRY_PAUSE).await;
+                if !paused.is_zero() {
+                    tokio::time::sleep(paused).await;
                 }
                 reader.fetch(&request).await
             });
@@ -112,20 +125,20 @@ impl Fetcher {
                 }
                 Some(Err(error)) => {
                     tracing::warn!(%error, "cannot fetch, trying again");
-                    pause = true;
+                    pause = RETRY_PAUSE;
                 }
             }
         }
     }
 
-    /// Hands an answer to the threads; true when some partition failed and a pause is in order.
+    /// Hands an answer to the threads, and says how long to wait before the next fetch.
     async fn answered(
         &self,
         positions: &mut Positions,
         request: &FetchRequest,
         answer: Vec<FetchedPartition>,
-    ) -> bool {
-        let mut pause = false;
+    ) -> Duration {
+        let mut failed = false;
         let mut fetched = Vec::with_capacity(answer.len());
         for FetchedPartition { topic_partition, outcome } in answer {
             let asked =
@@ -133,20 +146,16 @@ impl Fetcher {
             let Some(asked) = asked else { continue };
             match outcome {
                 Ok(data) => fetched.push((topic_partition, asked.offset, data)),
-                Err(error) => pause |= self.failed(positions, topic_partition, error).await,
+                Err(error) => failed |= self.failed(positions, topic_partition, error).await,
             }
         }
-        // Checksums and decompression: too much for an async thread.
-        let decoded = self.blocking.call(move || {
-            let decode_one = |(topic_partition, offset, data)| {
-                let decoded = decode(data, offset);
-                (topic_partition, decoded)
-            };
-            fetched.into_iter().map(decode_one).collect::<Vec<_>>()
-        });
-        for (topic_partition, decoded) in decoded.await.unwrap_or_default() {
+        let mut brought = Brought::default();
+        for (topic_partition, decoded) in self.decode(fetched).await {
             match decoded {
-                Ok(decoded) => hand_over(positions, topic_partition, decoded),
+                Ok(decoded) => {
+                    brought.add(&decoded);
+                    hand_over(positions, topic_partition, decoded);
+                }
                 Err(source) => {
                     let error = BrokerError::CorruptBatch {
                         topic_partition: topic_partition.clone(),
@@ -156,7 +165,23 @@ impl Fetcher {
                 }
             }
         }
-        pause
+        if failed { RETRY_PAUSE } else { positions.pause_after(brought) }
+    }
+
+    /// Checks and decompresses. That is too much for an async thread, unless it is little.
+    async fn decode(&self, fetched: Vec<Fetched>) -> Vec<(TopicPartition, DecodeResult)> {
+        let bytes: usize = fetched.iter().map(|(_, _, data)| data.batches.len()).sum();
+        let decode_all = move || {
+            let decode_one = |(topic_partition, offset, data)| {
+                let decoded = decode(data, offset);
+                (topic_partition, decoded)
+            };
+            fetched.into_iter().map(decode_one).collect::<Vec<_>>()
+        };
+        if bytes <= DECODED_HERE_BYTES {
+            return decode_all();
+        }
+        self.blocking.call(decode_all).await.unwrap_or_default()
     }
 
     /// Deals with an error of one partition; true when it may pass by itself.

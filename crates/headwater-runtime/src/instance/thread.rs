@@ -10,6 +10,7 @@ use headwater_broker::Clock;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::fetcher::FetchCommand;
 use crate::worker::{FromWorker, Now, Step, ToWorker, Worker};
 
 /// How stream threads run.
@@ -53,6 +54,8 @@ pub(super) struct StreamThread {
     pub(super) worker: Worker,
     pub(super) told: mpsc::UnboundedReceiver<ToWorker>,
     pub(super) said: mpsc::UnboundedSender<FromWorker>,
+    /// What inputs have let go of goes straight to the fetcher.
+    pub(super) fetcher: mpsc::UnboundedSender<FetchCommand>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) pulse: Arc<Pulse>,
 }
@@ -79,7 +82,14 @@ impl StreamThread {
             let step = self.worker.step(now);
             self.pulse.end();
             for message in self.worker.take_messages() {
-                if self.said.send(message).is_err() {
+                let is_heard = match message {
+                    FromWorker::Consumed { topic_partition, bytes, .. } => {
+                        let consumed = FetchCommand::Consumed { topic_partition, bytes };
+                        self.fetcher.send(consumed).is_ok()
+                    }
+                    message => self.said.send(message).is_ok(),
+                };
+                if !is_heard {
                     return;
                 }
             }

@@ -61,6 +61,7 @@ impl Coordinator {
         let (said, hear_said) = mpsc::unbounded_channel();
         let (to_committer, commands) = mpsc::unbounded_channel();
         let shared = &self.shared;
+        let worker_config = self.worker_config();
         let committer = Committer {
             thread,
             broker: Arc::clone(&shared.broker),
@@ -68,6 +69,7 @@ impl Coordinator {
             blocking: Arc::clone(&shared.blocking),
             writer_options: writer_options(shared),
             task_timeout: Duration::from_millis(shared.config.task_timeout_ms),
+            told_bytes: worker_config.unacknowledged_bytes_max / 8,
             grants: self.grants.subscribe(),
             to_thread: to_thread.clone(),
             events: self.committers.clone(),
@@ -75,9 +77,10 @@ impl Coordinator {
         self.jobs.spawn(committer.run(commands, hear_said));
         let pulse = Arc::new(Pulse::default());
         let stream_thread = StreamThread {
-            worker: Worker::new(self.worker_config(), now(&*shared.clock)),
+            worker: Worker::new(worker_config, now(&*shared.clock)),
             told,
             said,
+            fetcher: self.fetcher.clone(),
             clock: Arc::clone(&shared.clock),
             pulse: Arc::clone(&pulse),
         };
@@ -162,16 +165,13 @@ impl Coordinator {
 
     fn hear_thread(&mut self, thread: usize, message: FromWorker) {
         match message {
-            FromWorker::Consumed { topic_partition, bytes, .. } => {
-                send(&self.fetcher, FetchCommand::Consumed { topic_partition, bytes });
-            }
             FromWorker::TaskClosed(closed) => self.left_thread(closed),
             FromWorker::TaskFailed { closed, error } => {
                 self.left_thread(closed);
                 self.uncaught(Some(thread), InstanceError::Task(error));
             }
-            FromWorker::Produce(_) | FromWorker::Commit(_) => {
-                unreachable!("the committer keeps what it is to do")
+            FromWorker::Produce(_) | FromWorker::Commit(_) | FromWorker::Consumed { .. } => {
+                unreachable!("the committer and the fetcher keep what is for them")
             }
         }
     }

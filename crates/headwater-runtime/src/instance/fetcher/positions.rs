@@ -20,6 +20,9 @@ use crate::worker::ToWorker;
 pub(super) struct Positions {
     limits: FetchLimits,
     inputs: BTreeMap<TopicPartition, Position>,
+    /// How long the next fetch waits for data. Short after a change of the inputs, when another is
+    /// likely to follow: what is asked for now might have to wait for what was asked for before.
+    wait: Duration,
 }
 
 #[derive(Debug)]
@@ -44,9 +47,28 @@ pub(super) struct Decoded {
     pub(super) end_offset: i64,
 }
 
+/// What an answer brought, all partitions together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Brought {
+    data: bool,
+    /// There is more behind it.
+    more: bool,
+}
+
+impl Brought {
+    pub(super) fn add(&mut self, decoded: &Decoded) {
+        self.data |= decoded.bytes > 0;
+        self.more |= decoded.next_offset < decoded.end_offset;
+    }
+}
+
 impl Positions {
     pub(super) fn new(limits: FetchLimits) -> Self {
-        Self { limits, inputs: BTreeMap::new() }
+        Self { limits, inputs: BTreeMap::new(), wait: Self::first_wait(limits) }
+    }
+
+    fn first_wait(limits: FetchLimits) -> Duration {
+        limits.left_out_max.min(limits.max_wait)
     }
 
     /// Applies a command; true when the next fetch is to ask for something else.
@@ -63,12 +85,17 @@ impl Positions {
                     left_out_since: None,
                 };
                 self.inputs.insert(topic_partition, position);
+                self.wait = Self::first_wait(self.limits);
                 true
             }
             FetchCommand::Remove(task) => {
                 let before = self.inputs.len();
                 self.inputs.retain(|_, position| position.input.task != task);
-                self.inputs.len() != before
+                let changed = self.inputs.len() != before;
+                if changed {
+                    self.wait = Self::first_wait(self.limits);
+                }
+                changed
             }
             FetchCommand::Consumed { topic_partition, bytes } => {
                 let share = self.share();
@@ -87,9 +114,9 @@ impl Positions {
     pub(super) fn request(&self, now: Duration) -> FetchRequest {
         let share = self.share();
         let has_room = |position: &&Position| !position.given_up && position.buffered < share;
-        let max_wait = self.limits.max_wait;
+        let left_out_max = self.limits.left_out_max;
         let is_stale = |position: &Position| {
-            position.left_out_since.is_some_and(|since| now.saturating_sub(since) >= max_wait)
+            position.left_out_since.is_some_and(|since| now.saturating_sub(since) >= left_out_max)
         };
         let any_stale = self.inputs.values().filter(has_room).any(is_stale);
         FetchRequest {
@@ -104,10 +131,23 @@ impl Positions {
                     max_bytes: position.fetch_bytes,
                 })
                 .collect(),
-            max_wait: if any_stale { Duration::ZERO } else { max_wait },
+            max_wait: if any_stale { Duration::ZERO } else { self.wait },
             max_bytes: self.limits.fetch_bytes,
             isolation: Isolation::ReadUncommitted,
         }
+    }
+
+    /// How long to wait with the next fetch: each costs the same, however little it brings. What
+    /// comes after a silence has been handed over by then, so only a stream is held back.
+    pub(super) fn pause_after(&mut self, brought: Brought) -> Duration {
+        if brought.more {
+            return Duration::ZERO;
+        }
+        if brought.data {
+            return self.limits.pause;
+        }
+        self.wait = self.wait.saturating_mul(2).min(self.limits.max_wait);
+        Duration::ZERO
     }
 
     /// Takes note of which of the asked inputs an answer has, and which it leaves out.
@@ -211,7 +251,9 @@ mod tests {
             buffer_bytes: 1000,
             partition_fetch_bytes: 100,
             fetch_bytes: 500,
-            max_wait: Duration::from_millis(100),
+            max_wait: Duration::from_millis(500),
+            left_out_max: Duration::from_millis(100),
+            pause: Duration::from_millis(3),
         };
         let mut positions = Positions::new(limits);
         for partition in 0..partitions {
@@ -257,7 +299,6 @@ mod tests {
     #[test]
     fn inputs_left_out_of_answers_for_long_are_asked_alone() {
         let mut positions = positions(3);
-        let at = Duration::from_millis;
         let answer = |partition| {
             let outcome = Ok(FetchedData {
                 batches: Bytes::new(),
@@ -283,6 +324,33 @@ mod tests {
         check(120, &[0], &[0, 1, 2], 100);
         check(199, &[2], &[2], 0);
         check(200, &[0, 1, 2], &[0, 1, 2], 100);
+    }
+
+    #[test]
+    fn a_fetch_pauses_after_all_there_was_and_waits_longer_the_longer_nothing_comes() {
+        let mut positions = positions(2);
+        let mut check = |answer: &[(usize, i64, i64)], pause, next_wait| {
+            let mut brought = Brought::default();
+            for &(bytes, next_offset, end_offset) in answer {
+                brought.add(&Decoded { batches: Vec::new(), bytes, next_offset, end_offset });
+            }
+            let paused = positions.pause_after(brought);
+            let wait = positions.request(Duration::ZERO).max_wait;
+            assert_eq!((paused, wait), (at(pause), at(next_wait)), "after {answer:?}");
+        };
+        check(&[(10, 11, 20), (10, 11, 11)], 0, 100);
+        check(&[(10, 20, 20), (0, 11, 11)], 3, 100);
+        check(&[(0, 20, 20), (0, 11, 11)], 0, 200);
+        check(&[(0, 20, 20), (10, 12, 12)], 3, 200);
+        check(&[(0, 20, 20), (0, 12, 12)], 0, 400);
+        check(&[(0, 20, 20), (0, 12, 12)], 0, 500);
+        check(&[], 0, 500);
+        assert!(positions.apply(FetchCommand::Remove(TaskId::new(0, 1))));
+        assert_eq!(positions.request(Duration::ZERO).max_wait, at(100));
+    }
+
+    fn at(ms: u64) -> Duration {
+        Duration::from_millis(ms)
     }
 
     #[test]

@@ -166,15 +166,16 @@ async fn internal_topics_are_created_with_the_replication_factor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fetch_waits_as_long_as_a_poll() {
+async fn a_fetch_waits_the_longer_the_longer_nothing_comes_up_to_its_limit() {
     let world = World::new().await;
     let (broker, asked) = watched(&world);
-    let config = world.config().poll_ms(730);
+    let config = world.config().fetch_max_wait_ms(730);
     let builder = world.builder(WordCount::default()).config(config).broker(broker);
     let instance = builder.start().await.unwrap();
     running(&instance).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(asked.lock().unwrap().waits, BTreeSet::from([Duration::from_millis(730)]));
+    let waits = [100, 200, 400, 730].map(Duration::from_millis);
+    assert_eq!(asked.lock().unwrap().waits, BTreeSet::from(waits));
     close(instance).await;
 }
 

@@ -1,11 +1,13 @@
 //! What a restore does with the records it reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use headwater_broker::{AbortedTransaction, TopicPartition};
 use headwater_records::{Batch, Batches, RecordsError};
-use headwater_store::{ChangelogPosition, Layout, SpaceId, TaskStorage, WriteBatch};
+use headwater_store::{ChangelogPosition, LatestWrites, Layout, SpaceId, TaskStorage};
 
 use crate::{ChangelogError, CommittedFilter};
 
@@ -46,6 +48,12 @@ pub trait ApplyStep: Send + 'static {
     /// # Errors
     /// A batch that cannot be read, or a store that does not take the records.
     fn apply(&mut self, stretches: &[Stretch]) -> Result<Vec<Applied>, ChangelogError>;
+
+    /// Writes what it has been given and still holds: the restore is stopped before its end.
+    ///
+    /// # Errors
+    /// A store that does not take the records.
+    fn finish(&mut self) -> Result<(), ChangelogError>;
 }
 
 /// A store that is restored.
@@ -65,54 +73,130 @@ pub struct ChangelogStore {
     pub position: ChangelogPosition,
 }
 
-/// Writes changelog records into the stores of one task, in big sorted batches: of several records
-/// of a key in the stretches at hand only the last one is written.
+/// Memory for records that were read and are not written yet, shared by all that is restored: the
+/// more of it, the more records of a key cost only one write.
+#[derive(Clone, Debug)]
+pub struct RestoreMemory {
+    used: Arc<AtomicUsize>,
+    bytes_max: usize,
+}
+
+impl RestoreMemory {
+    /// So many bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { used: Arc::default(), bytes_max }
+    }
+
+    /// Bytes that are used.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+/// What one user has of a [`RestoreMemory`]; given back when dropped.
+#[derive(Debug)]
+struct Hold {
+    memory: RestoreMemory,
+    bytes: usize,
+}
+
+impl Hold {
+    /// Now it is so many bytes; whether all together are too many.
+    fn set(&mut self, bytes: usize) -> bool {
+        let used = &self.memory.used;
+        used.fetch_add(bytes, Ordering::Relaxed);
+        let before = used.fetch_sub(self.bytes, Ordering::Relaxed);
+        let now = before - self.bytes;
+        self.bytes = bytes;
+        now > self.memory.bytes_max
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+/// Writes changelog records into the stores of one task, in the order of keys.
+///
+/// Records are gathered in memory, of several of a key only the last one, until the
+/// [`RestoreMemory`] is used up or a changelog has been read to its end; then they are written, with
+/// the positions that they reach.
 #[derive(Debug)]
 pub struct StoreStep {
     storages: Vec<Target>,
     stores: Vec<ChangelogStore>,
     value: Vec<u8>,
+    hold: Hold,
 }
 
 #[derive(Debug)]
 struct Target {
     storage: Box<dyn TaskStorage>,
-    batch: WriteBatch,
+    writes: LatestWrites,
+    /// How far the gathered writes of each store reach.
+    reached: BTreeMap<usize, Reached>,
     /// Bytes written since the last sync.
     unsynced: usize,
 }
 
+/// How far a changelog has been read.
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    next_offset: i64,
+    leader_epoch: Option<i32>,
+    at_end_ms: Option<i64>,
+}
+
 /// A long restore is made safe in stretches of so many bytes, so that a crash does not cost all.
 const SYNC_BYTES: usize = 64 * 1024 * 1024;
+/// What is gathered is handed to the backend in batches of this size.
+const BATCH_BYTES: usize = 1024 * 1024;
 
 impl StoreStep {
     /// A step for the stores of the task with these storages; the order of the stores is that of
     /// [`Stretch::changelog`].
-    pub fn new(storages: Vec<Box<dyn TaskStorage>>, stores: Vec<ChangelogStore>) -> Self {
-        let target = |storage| Target { storage, batch: WriteBatch::new(), unsynced: 0 };
-        Self { storages: storages.into_iter().map(target).collect(), stores, value: Vec::new() }
+    pub fn new(
+        storages: Vec<Box<dyn TaskStorage>>,
+        stores: Vec<ChangelogStore>,
+        memory: &RestoreMemory,
+    ) -> Self {
+        let target = |storage| Target {
+            storage,
+            writes: LatestWrites::new(),
+            reached: BTreeMap::new(),
+            unsynced: 0,
+        };
+        let hold = Hold { memory: memory.clone(), bytes: 0 };
+        Self {
+            storages: storages.into_iter().map(target).collect(),
+            stores,
+            value: Vec::new(),
+            hold,
+        }
     }
 
-    /// The storages, and the stores with their positions.
+    /// The storages, and the stores with the positions of what was written.
     pub fn into_parts(self) -> (Vec<Box<dyn TaskStorage>>, Vec<ChangelogStore>) {
         (self.storages.into_iter().map(|target| target.storage).collect(), self.stores)
     }
 
     fn collect(&mut self, stretch: &Stretch) -> Result<Applied, ChangelogError> {
-        let Self { storages, stores, value } = self;
+        let Self { storages, stores, value, .. } = self;
         let store = &stores[stretch.changelog];
-        let batch = &mut storages[store.storage].batch;
-        for_each_record(stretch, |record| {
+        let Target { writes, reached, .. } = &mut storages[store.storage];
+        let applied = for_each_record(stretch, |record| {
             let Some(key) = record.key else { return false };
             match (store.layout, record.value) {
                 (Layout::TimestampedKeyValue, Some(bytes)) => {
                     value.clear();
                     value.extend_from_slice(&record.timestamp.to_be_bytes());
                     value.extend_from_slice(bytes);
-                    batch.push(store.space, key, Some(value));
+                    writes.put(store.space, key, Some(value));
                 }
                 (Layout::KeyValue, bytes) | (Layout::TimestampedKeyValue, bytes @ None) => {
-                    batch.push(store.space, key, bytes);
+                    writes.put(store.space, key, bytes);
                 }
             }
             true
@@ -120,13 +204,35 @@ impl StoreStep {
         .map_err(|source| ChangelogError::Records {
             topic_partition: store.topic_partition.clone(),
             source,
-        })
+        })?;
+        let position = &store.position;
+        let before = reached
+            .get(&stretch.changelog)
+            .map_or((position.leader_epoch, position.at_end_ms), |reached| {
+                (reached.leader_epoch, reached.at_end_ms)
+            });
+        let (leader_epoch, at_end_ms) = before;
+        let now = Reached {
+            next_offset: stretch.next_offset,
+            leader_epoch: stretch.leader_epoch.or(leader_epoch),
+            at_end_ms: stretch.at_end_ms.or(at_end_ms),
+        };
+        reached.insert(stretch.changelog, now);
+        Ok(applied)
     }
 
-    /// Writes what was collected for one storage, with the new positions of its stores, and makes it
+    /// Writes what was gathered for one storage, with the new positions of its stores, and makes it
     /// safe at the end.
     fn write(&mut self, storage: usize, at_end: bool) -> Result<(), ChangelogError> {
-        let in_storage = self.stores.iter().filter(|store| store.storage == storage);
+        let Self { storages, stores, .. } = self;
+        let Target { storage: written, writes, reached, unsynced } = &mut storages[storage];
+        for (store, reached) in std::mem::take(reached) {
+            let position = &mut stores[store].position;
+            position.next_offset = reached.next_offset;
+            position.leader_epoch = reached.leader_epoch;
+            position.at_end_ms = reached.at_end_ms;
+        }
+        let in_storage = stores.iter().filter(|store| store.storage == storage);
         let Some(first) = in_storage.clone().next() else { return Ok(()) };
         let meta: Vec<_> = in_storage
             .map(|store| {
@@ -134,41 +240,61 @@ impl StoreStep {
                 store.position.update(topic.as_str(), *partition)
             })
             .collect();
-        let Target { storage, batch, unsynced } = &mut self.storages[storage];
-        *unsynced += batch.bytes();
-        let mut written = storage.apply(batch.sort(), &meta);
-        if written.is_ok() && (at_end || *unsynced >= SYNC_BYTES) {
+        let mut result = writes.drain(BATCH_BYTES, |batch, last| {
+            *unsynced += batch
+                .iter()
+                .map(|it| it.key.len() + it.value.map_or(0, <[u8]>::len))
+                .sum::<usize>();
+            // The positions come after all the data.
+            written.apply(batch, if last { &meta } else { &[] })
+        });
+        if result.is_ok() && (at_end || *unsynced >= SYNC_BYTES) {
             *unsynced = 0;
-            written = storage.sync();
+            result = written.sync();
         }
-        written.map_err(|source| ChangelogError::Store {
+        result.map_err(|source| ChangelogError::Store {
             topic_partition: first.topic_partition.clone(),
             source,
         })
+    }
+
+    /// Counts what is gathered; whether that is too much.
+    fn note_memory(&mut self) -> bool {
+        self.hold.set(self.storages.iter().map(|target| target.writes.bytes()).sum())
     }
 }
 
 impl ApplyStep for StoreStep {
     fn apply(&mut self, stretches: &[Stretch]) -> Result<Vec<Applied>, ChangelogError> {
-        for target in &mut self.storages {
-            target.batch.clear();
-        }
         let mut applied = Vec::with_capacity(stretches.len());
-        // Whether some changelog ends with this, by storage.
-        let mut touched: BTreeMap<usize, bool> = BTreeMap::new();
+        // The storages in which some changelog ends with this.
+        let mut at_end: BTreeSet<usize> = BTreeSet::new();
         for stretch in stretches {
             applied.push(self.collect(stretch)?);
-            let store = &mut self.stores[stretch.changelog];
-            let position = &mut store.position;
-            position.next_offset = stretch.next_offset;
-            position.leader_epoch = stretch.leader_epoch.or(position.leader_epoch);
-            position.at_end_ms = stretch.at_end_ms.or(position.at_end_ms);
-            *touched.entry(store.storage).or_default() |= stretch.at_end_ms.is_some();
+            let storage = self.stores[stretch.changelog].storage;
+            if stretch.at_end_ms.is_some() {
+                at_end.insert(storage);
+            }
+            if self.note_memory() {
+                self.write(storage, false)?;
+                self.note_memory();
+            }
         }
-        for (storage, at_end) in touched {
-            self.write(storage, at_end)?;
+        for storage in at_end {
+            self.write(storage, true)?;
         }
+        self.note_memory();
         Ok(applied)
+    }
+
+    fn finish(&mut self) -> Result<(), ChangelogError> {
+        for storage in 0..self.storages.len() {
+            if !self.storages[storage].reached.is_empty() {
+                self.write(storage, true)?;
+            }
+        }
+        self.note_memory();
+        Ok(())
     }
 }
 

@@ -17,7 +17,7 @@ mod restore;
 mod start;
 
 pub use acknowledgement::{Acknowledged, AcknowledgedOffsets, Gap};
-pub use apply::{Applied, ApplyStep, ChangelogStore, StoreStep, Stretch};
+pub use apply::{Applied, ApplyStep, ChangelogStore, RestoreMemory, StoreStep, Stretch};
 pub use blocking::{Blocking, BlockingExt, InlineBlocking, Job, TokioBlocking};
 pub use committed::CommittedFilter;
 pub use error::ChangelogError;

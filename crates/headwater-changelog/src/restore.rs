@@ -142,7 +142,8 @@ pub struct RestoreOptions {
     pub listener: Arc<dyn RestoreListener>,
 }
 
-/// Restores targets side by side, as they are added, until `commands` is closed and all have ended.
+/// Restores targets, as they are added, until `commands` is closed and all have ended: small ones
+/// side by side, those with much to read one after the other.
 ///
 /// A changelog ends when the position has reached its end or when the log is known to hold nothing
 /// more before it; so transaction markers, compacted tails, deleted prefixes and empty logs all end
@@ -219,7 +220,11 @@ async fn apply<I: Copy + Send, S: ApplyStep>(
         stretches.iter().map(|stretch| (stretch.changelog, stretch.next_offset)).collect();
     let result = blocking
         .call(move || {
-            let applied = step.apply(&stretches);
+            let applied = if stretches.is_empty() {
+                step.finish().map(|()| Vec::new())
+            } else {
+                step.apply(&stretches)
+            };
             (step, applied)
         })
         .await;

@@ -41,7 +41,9 @@ use std::time::Duration;
 
 use headwater_assignor::TaskAssignor;
 use headwater_broker::{Broker, Clock, GroupId, SystemClock, TopicName};
-use headwater_changelog::{Blocking, BlockingExt, InlineBlocking, RestoreListener, TokioBlocking};
+use headwater_changelog::{
+    Blocking, BlockingExt, InlineBlocking, RestoreListener, RestoreMemory, TokioBlocking,
+};
 use headwater_store::{MemoryBackend, OpenOptions, StoreBackend};
 use headwater_topology::{TaskId, TaskPlan, Topology};
 use tokio::sync::{mpsc, watch};
@@ -87,6 +89,10 @@ pub trait Application: fmt::Debug + Send + Sync {
     /// What is wrong with it.
     fn programs(&self, topology: &Topology) -> Result<BTreeMap<u32, Arc<Program>>, UserError>;
 }
+
+/// Memory in which all restores of an instance together gather what they have read: enough for about
+/// 250,000 entries of 100 bytes.
+const RESTORE_MEMORY_BYTES: usize = 48 * 1024 * 1024;
 
 /// A running instance. Dropping it is a crash: nothing more is committed, and threads end as soon
 /// as they come back from what they are at. [`close`](Self::close) ends it in good order.
@@ -469,6 +475,7 @@ impl InstanceBuilder {
             blocking,
             backend: Arc::clone(&self.backend),
             open_options: self.open_options.clone(),
+            restore_memory: RestoreMemory::new(RESTORE_MEMORY_BYTES),
             state_dir,
             changelogs: changelogs(&plan, &programs),
             programs,

@@ -85,6 +85,7 @@ mod batch;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod error;
+mod latest;
 mod memory;
 mod meta;
 mod overlay;
@@ -98,6 +99,7 @@ pub use access::{CommittedStore, KeyValueAccess, KeyValueRead};
 pub use backend::{Capabilities, OpenOptions, SpaceId, StorageReader, StoreBackend, TaskStorage};
 pub use batch::{BatchWrite, SortedBatch, WriteBatch};
 pub use error::{Damage, Part, RecordProblem, StoreError};
+pub use latest::LatestWrites;
 pub use memory::MemoryBackend;
 pub use meta::{ChangelogPosition, Layout, MetaKey, MetaUpdate, StoreDescription, StreamTime};
 pub use overlay::{

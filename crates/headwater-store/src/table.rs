@@ -208,6 +208,11 @@ impl<S> KeyTable<S> {
         self.vacant.push(slot);
     }
 
+    /// All entries, in no order.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
+        self.index.iter().copied()
+    }
+
     /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.index.len()

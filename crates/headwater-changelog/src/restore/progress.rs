@@ -18,6 +18,7 @@ use crate::{Applied, ApplyStep, ChangelogError, RebuildReason, Stretch};
 pub(super) struct ApplyPart<I, S> {
     pub(super) id: I,
     pub(super) step: S,
+    /// None: the step is to finish.
     pub(super) stretches: Vec<Stretch>,
 }
 
@@ -42,12 +43,16 @@ pub(super) struct Restorer<I, S> {
 
 struct Target<S> {
     changelogs: Vec<Changelog>,
+    /// There is so much to read that it waits for its turn.
+    large: bool,
     /// `None` while it applies.
     step: Option<S>,
     pending: Vec<Stretch>,
     pending_bytes: usize,
     /// Why it ends before its changelogs do.
     stopping: Option<Result<bool, ChangelogError>>,
+    /// The step has been asked to write what it holds, because the restore is stopped.
+    finishing: bool,
     /// Since when errors have been all it got.
     failing_since: Option<Duration>,
 }
@@ -76,6 +81,8 @@ enum Phase {
     Applied,
 }
 
+/// A target with more offsets to read than this is large.
+const LARGE_RECORDS: u64 = 100_000;
 /// A first guess at what one changelog gets of a fetch.
 const MIN_PARTITION_BYTES: usize = 64 * 1024;
 const MAX_PARTITION_BYTES: usize = 4 * 1024 * 1024;
@@ -116,12 +123,15 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
                 changelog
             })
             .collect();
+        let large = changelogs.iter().map(Changelog::remaining).sum::<u64>() > LARGE_RECORDS;
         let target = Target {
             changelogs,
+            large,
             step: Some(step),
             pending,
             pending_bytes: 0,
             stopping: None,
+            finishing: false,
             failing_since: None,
         };
         assert!(self.targets.insert(id, target).is_none(), "a target is restored once at a time");
@@ -135,15 +145,30 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
         }
     }
 
+    /// The large target that is read now. One at a time has all the memory for gathering, so that
+    /// more records of a key cost one write; and the first ones run while the others are read.
+    fn turn(&self) -> Option<I> {
+        let candidates = self
+            .targets
+            .iter()
+            .filter(|(_, target)| target.large && target.stopping.is_none() && !target.is_stuck());
+        candidates.min_by_key(|(id, target)| (!target.has_begun(), **id)).map(|(id, _)| *id)
+    }
+
     /// The next fetch; without partitions when there is nothing to fetch. Also whether to pause
     /// before it.
     pub(super) fn next_request(&mut self) -> (FetchRequest, bool) {
         let limit = self.options.pending_bytes;
+        let turn = self.turn();
         let open = || {
             self.targets
-                .values()
-                .filter(|target| target.stopping.is_none() && target.pending_bytes < limit)
-                .flat_map(|target| {
+                .iter()
+                .filter(|(id, target)| {
+                    target.stopping.is_none()
+                        && target.pending_bytes < limit
+                        && (!target.large || target.is_stuck() || turn == Some(**id))
+                })
+                .flat_map(|(_, target)| {
                     target.changelogs.iter().filter(|changelog| !changelog.is_read())
                 })
         };
@@ -196,9 +221,14 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
         }
     }
 
-    /// Hands out the stretches of all targets whose step is free.
+    /// Hands out the stretches of all targets whose step is free, and the steps that are to finish.
     pub(super) fn start_applying(&mut self) -> impl Iterator<Item = ApplyPart<I, S>> {
         self.targets.iter_mut().filter_map(|(&id, target)| {
+            if target.is_to_finish() {
+                let step = target.step.take()?;
+                target.finishing = true;
+                return Some(ApplyPart { id, step, stretches: Vec::new() });
+            }
             if target.pending.is_empty() || target.stopping.is_some() {
                 return None;
             }
@@ -220,6 +250,9 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
             }
             Some((step, Err(error))) => {
                 target.step = Some(step);
+                if target.finishing {
+                    target.stopping = None;
+                }
                 target.stop(Err(error));
             }
             Some((step, Ok(applied))) => {
@@ -322,7 +355,8 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
     fn end_if_done(&mut self, id: I) {
         let Some(target) = self.targets.get(&id) else { return };
         let done = target.changelogs.iter().all(|changelog| changelog.phase == Phase::Applied);
-        if target.step.is_some() && (done || target.stopping.is_some()) {
+        let stopped = target.stopping.is_some() && !target.is_to_finish();
+        if target.step.is_some() && (done || stopped) {
             self.end(id);
         }
     }
@@ -346,6 +380,24 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
 }
 
 impl<S> Target<S> {
+    fn has_begun(&self) -> bool {
+        self.changelogs
+            .iter()
+            .any(|changelog| changelog.position > changelog.partition.start_offset)
+    }
+
+    /// Whether nothing of it can be read at the moment. Others need not wait for that.
+    fn is_stuck(&self) -> bool {
+        let mut unread = self.changelogs.iter().filter(|changelog| !changelog.is_read()).peekable();
+        self.failing_since.is_some()
+            || (unread.peek().is_some() && unread.all(|it| it.phase == Phase::Blocked))
+    }
+
+    /// Whether the restore is stopped in good order, and the step does not know yet.
+    fn is_to_finish(&self) -> bool {
+        matches!(self.stopping, Some(Ok(false))) && !self.finishing
+    }
+
     /// The first reason counts.
     fn stop(&mut self, outcome: Result<bool, ChangelogError>) {
         self.stopping.get_or_insert(outcome);
@@ -363,6 +415,11 @@ impl Changelog {
             restored: 0,
             partition,
         }
+    }
+
+    /// Offsets still to be read.
+    fn remaining(&self) -> u64 {
+        u64::try_from(self.partition.end_offset - self.position).unwrap_or(0)
     }
 
     fn is_read(&self) -> bool {

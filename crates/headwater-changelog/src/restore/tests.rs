@@ -1,3 +1,4 @@
+mod gathering;
 mod log;
 
 use std::fmt::Write;
@@ -12,7 +13,7 @@ use headwater_store::{
 };
 
 use super::*;
-use crate::{ChangelogStore, InlineBlocking, StoreStep};
+use crate::{ChangelogStore, InlineBlocking, RestoreMemory, StoreStep};
 use log::{Log, Logs, topic_partition};
 
 const TOPIC_ID: [u8; 16] = [1; 16];
@@ -53,6 +54,7 @@ struct Restore {
     ends: Ends,
     /// What the broker says of the ends of the logs.
     end_epoch: Option<i32>,
+    memory: RestoreMemory,
 }
 
 impl Restore {
@@ -70,26 +72,11 @@ impl Restore {
             listener: Arc::clone(&heard) as _,
         };
         tokio::spawn(restore(Box::new(logs.clone()), told, ended, options));
-        Self { logs, heard, commands, ends, end_epoch: None }
+        let memory = RestoreMemory::new(1 << 20);
+        Self { logs, heard, commands, ends, end_epoch: None, memory }
     }
 
     fn add(&self, partition: i32, start_offset: i64, end_offset: i64) {
-        let mut storage =
-            MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
-        let space = storage.space("counts").unwrap();
-        let position = ChangelogPosition {
-            topic_id: TOPIC_ID,
-            next_offset: start_offset,
-            leader_epoch: None,
-            at_end_ms: Some(BEGAN_MS),
-        };
-        let store = ChangelogStore {
-            topic_partition: topic_partition(partition),
-            storage: 0,
-            space,
-            layout: Layout::TimestampedKeyValue,
-            position,
-        };
         let changelog = RestorePartition {
             topic_partition: topic_partition(partition),
             store: "counts".into(),
@@ -98,7 +85,7 @@ impl Restore {
             end_offset,
             end_epoch: self.end_epoch,
         };
-        let step = StoreStep::new(vec![storage], vec![store]);
+        let step = new_step(partition, start_offset, &self.memory);
         let target = RestoreTarget { id: partition, changelogs: vec![changelog], step };
         self.commands.send(RestoreCommand::Add(target)).unwrap();
     }
@@ -110,6 +97,26 @@ impl Restore {
     fn heard(&self) -> String {
         self.heard.0.lock().unwrap().drain(..).map(|line| line + "\n").collect()
     }
+}
+
+/// A step for the store of a partition, which is at `start_offset`.
+fn new_step(partition: i32, start_offset: i64, memory: &RestoreMemory) -> StoreStep {
+    let mut storage = MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
+    let space = storage.space("counts").unwrap();
+    let position = ChangelogPosition {
+        topic_id: TOPIC_ID,
+        next_offset: start_offset,
+        leader_epoch: None,
+        at_end_ms: Some(BEGAN_MS),
+    };
+    let store = ChangelogStore {
+        topic_partition: topic_partition(partition),
+        storage: 0,
+        space,
+        layout: Layout::TimestampedKeyValue,
+        position,
+    };
+    StoreStep::new(vec![storage], vec![store], memory)
 }
 
 /// Tokio's time as a clock: paused in these tests.

@@ -77,7 +77,7 @@ pub(super) async fn open_task(
     }
     let opened = empty_rebuilt(shared, id, opened, &begins).await?;
     let local_stores = local_stores(&program, &opened);
-    let opened = ready_to_restore(inputs, opened, &begins, &logs, &committed, now_ms);
+    let opened = ready_to_restore(inputs, opened, &begins, &logs, &committed, shared);
     Ok(OpenedTask { local_stores, ..opened })
 }
 
@@ -263,8 +263,9 @@ fn ready_to_restore(
     begins: &[RestoreStart],
     logs: &[Log],
     committed: &Committed,
-    now_ms: i64,
+    shared: &Shared,
 ) -> OpenedTask {
+    let now_ms = shared.clock.wall_ms();
     let mut changelogs = Vec::with_capacity(begins.len());
     let mut stores = Vec::with_capacity(begins.len());
     for ((store, begin), log) in opened.positions.iter().zip(begins).zip(logs) {
@@ -301,7 +302,7 @@ fn ready_to_restore(
             position,
         });
     }
-    let step = StoreStep::new(opened.storages, stores);
+    let step = StoreStep::new(opened.storages, stores, &shared.restore_memory);
     let retention_ms = logs.iter().filter_map(|log| log.tombstone_retention_ms).min();
     let tombstone_retention =
         retention_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use headwater_broker::{Broker, Clock, GroupId, TopicName, TopicPartition};
-use headwater_changelog::Blocking;
+use headwater_changelog::{Blocking, RestoreMemory};
 use headwater_store::{OpenOptions, StoreBackend};
 use headwater_topology::{TaskId, TaskPlan};
 use uuid::Uuid;
@@ -30,6 +30,7 @@ pub(super) struct Shared {
     pub(super) blocking: Arc<dyn Blocking>,
     pub(super) backend: Arc<dyn StoreBackend>,
     pub(super) open_options: OpenOptions,
+    pub(super) restore_memory: RestoreMemory,
     /// `None` when the backend keeps nothing on disk.
     pub(super) state_dir: Option<StateDirectory>,
     pub(super) programs: BTreeMap<u32, Arc<Program>>,

@@ -1,0 +1,169 @@
+//! The newest write to each key, gathered over many.
+
+use std::fmt;
+
+use crate::table::{KeyTable, Slot, Value};
+use crate::{ENTRY_OVERHEAD_BYTES, SortedBatch, SpaceId, WriteBatch};
+
+/// Writes to a task's storage of which only the last to each key is kept, so that a long stretch of
+/// a changelog costs the backend one write for each key in it, not one for each record.
+///
+/// ```
+/// use headwater_store::{LatestWrites, SpaceId, WriteBatch};
+///
+/// let counts = SpaceId::new(1);
+/// let mut writes = LatestWrites::new();
+/// for count in [&b"1"[..], b"2", b"3"] {
+///     writes.put(counts, b"word", Some(count));
+///     writes.put(counts, b"a", None);
+/// }
+/// let mut written = Vec::new();
+/// writes.drain(1024, |batch, _| {
+///     written.extend(batch.iter().map(|write| (write.key.to_vec(), write.value.map(<[u8]>::to_vec))));
+///     Ok::<(), std::convert::Infallible>(())
+/// })?;
+/// assert_eq!(written, [(b"a".to_vec(), None), (b"word".to_vec(), Some(b"3".to_vec()))]);
+/// # Ok::<(), std::convert::Infallible>(())
+/// ```
+pub struct LatestWrites {
+    /// By space and key.
+    table: KeyTable<()>,
+    bytes: usize,
+    key: Vec<u8>,
+    batch: WriteBatch,
+}
+
+/// Bytes of a space id before a key.
+const SPACE_BYTES: usize = 2;
+
+impl LatestWrites {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self { table: KeyTable::new(), bytes: 0, key: Vec::new(), batch: WriteBatch::new() }
+    }
+
+    /// Takes a write in place of an earlier one to the same key: a new value, or `None` to delete
+    /// the key.
+    ///
+    /// # Panics
+    /// If the key is longer than 4 GiB, which no Kafka record can be.
+    pub fn put(&mut self, space: SpaceId, key: &[u8], value: Option<&[u8]>) {
+        self.key.clear();
+        self.key.extend_from_slice(&space.get().to_be_bytes());
+        self.key.extend_from_slice(key);
+        let value = value.map(Value::plain);
+        let hash = self.table.hash(&self.key);
+        if let Some(slot) = self.table.find(hash, &self.key) {
+            let entry = self.table.get_mut(slot);
+            self.bytes -= entry.len();
+            entry.set_value(value);
+            self.bytes += entry.len();
+        } else {
+            let slot = self.table.insert(hash, &self.key, value, ());
+            self.bytes += self.table.get(slot).len() + ENTRY_OVERHEAD_BYTES;
+        }
+    }
+
+    /// Number of writes: of different keys.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Memory that the writes take, [`ENTRY_OVERHEAD_BYTES`] for each included.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Hands all writes to `apply` in the order of space and key, in batches of about `batch_bytes`,
+    /// and forgets them. `apply` also hears whether a batch is the last; there is always one that is,
+    /// which may be empty.
+    ///
+    /// # Errors
+    /// The first error of `apply`. What was not handed out by then is forgotten too.
+    pub fn drain<E>(
+        &mut self,
+        batch_bytes: usize,
+        mut apply: impl FnMut(SortedBatch<'_>, bool) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let table = std::mem::replace(&mut self.table, KeyTable::new());
+        self.bytes = 0;
+        let mut slots: Vec<Slot> = table.slots().collect();
+        slots.sort_unstable_by(|&a, &b| table.get(a).key().cmp(table.get(b).key()));
+        self.batch.clear();
+        for slot in slots {
+            if self.batch.bytes() >= batch_bytes {
+                apply(self.batch.sort(), false)?;
+                self.batch.clear();
+            }
+            let entry = table.get(slot);
+            let (space, key) = entry.key().split_at(SPACE_BYTES);
+            let space = SpaceId::new(u16::from_be_bytes([space[0], space[1]]));
+            self.batch.push(space, key, entry.value());
+        }
+        apply(self.batch.sort(), true)
+    }
+}
+
+impl Default for LatestWrites {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for LatestWrites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LatestWrites")
+            .field("writes", &self.len())
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_last_write_to_each_key_comes_out_in_order(
+            writes in prop::collection::vec((1_u16..3, "[a-d]{0,3}", prop::option::of("[xy]{0,60}")), 0..200),
+            batch_bytes in 0_usize..100,
+        ) {
+            let mut latest = LatestWrites::new();
+            let mut expected = BTreeMap::new();
+            for (space, key, value) in &writes {
+                latest.put(SpaceId::new(*space), key.as_bytes(), value.as_deref().map(str::as_bytes));
+                expected.insert((*space, key.clone()), value.clone());
+            }
+            prop_assert_eq!(latest.len(), expected.len());
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("ASCII");
+            let held = expected.iter().map(|((_, key), value)| {
+                SPACE_BYTES + key.len() + value.as_ref().map_or(0, String::len) + ENTRY_OVERHEAD_BYTES
+            });
+            prop_assert_eq!(latest.bytes(), held.sum::<usize>());
+            let mut lasts = Vec::new();
+            let mut written = Vec::new();
+            let drained = latest.drain(batch_bytes, |batch, last| {
+                lasts.push(last);
+                written.extend(batch.iter().map(|write| {
+                    ((write.space.get(), text(write.key)), write.value.map(text))
+                }));
+                Ok::<(), ()>(())
+            });
+            prop_assert_eq!(drained, Ok(()));
+            prop_assert_eq!(written, expected.into_iter().collect::<Vec<_>>());
+            prop_assert_eq!(lasts.iter().filter(|last| **last).count(), 1);
+            prop_assert_eq!(lasts.last(), Some(&true));
+            prop_assert_eq!((latest.len(), latest.bytes()), (0, 0));
+        }
+    }
+}

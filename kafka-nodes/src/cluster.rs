@@ -234,7 +234,8 @@ impl Cluster {
     }
 
     /// Runs one of Kafka's command line tools by its class, for instance
-    /// `org.apache.kafka.tools.TopicCommand`, with `--bootstrap-server` set. Answers its output.
+    /// `org.apache.kafka.tools.TopicCommand`, with `--bootstrap-server` set. Answers its output. An
+    /// argument that is the path of a file is that file also where the nodes run in containers.
     ///
     /// # Errors
     /// What the tool said when it failed.

@@ -1,5 +1,6 @@
 //! One node as a container.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -99,10 +100,26 @@ impl ContainerNode {
         last_lines(&text, LINES_SHOWN)
     }
 
-    /// Runs a Java tool inside.
+    /// Runs a Java tool inside. Files that the arguments name are copied in first.
     pub(crate) fn tool(&self, class: &str, arguments: &[&str]) -> Result<String, NodesError> {
+        let inside: Vec<String> = arguments
+            .iter()
+            .map(|&argument| {
+                self.copy_in(argument).map(|copy| copy.unwrap_or_else(|| argument.to_owned()))
+            })
+            .collect::<Result<_, _>>()?;
         let java = ["exec", &self.name, "java", "-cp", "/opt/kafka/libs/*", class];
-        self.engine.run(&[&java[..], arguments].concat())
+        let inside = inside.iter().map(String::as_str);
+        self.engine.run(&java.into_iter().chain(inside).collect::<Vec<_>>())
+    }
+
+    /// Where a file is inside, if the argument names one.
+    fn copy_in(&self, argument: &str) -> Result<Option<String>, NodesError> {
+        let file = Path::new(argument);
+        let Some(name) = file.file_name().filter(|_| file.is_file()) else { return Ok(None) };
+        let copy = format!("/{}", name.to_string_lossy());
+        self.engine.run(&["cp", argument, &format!("{}:{copy}", self.name)])?;
+        Ok(Some(copy))
     }
 }
 

@@ -86,6 +86,18 @@ pub enum StoreError {
         #[source]
         source: SerdeError,
     },
+    /// What a store holds for a key is not of its layout. The task rebuilds its state from the
+    /// changelogs.
+    #[error(
+        "store {store} holds bytes that are not of its layout; delete its state to rebuild it from the changelog"
+    )]
+    DamagedRow {
+        /// Name of the store.
+        store: String,
+        /// What was found.
+        #[source]
+        damage: Damage,
+    },
     /// A typed view was opened with another layout or other types than the store was written with.
     #[error("store {store} holds {found}, not {expected}; open it with the types it was made with")]
     WrongType {
@@ -114,7 +126,7 @@ impl StoreError {
 
     /// Whether the state must be rebuilt from the changelogs: the stored bytes cannot be trusted.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Damaged { .. })
+        matches!(self, Self::Damaged { .. } | Self::DamagedRow { .. })
     }
 }
 

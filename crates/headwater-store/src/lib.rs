@@ -85,7 +85,10 @@ mod batch;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod error;
+mod headers;
 mod latest;
+mod layout;
+mod lru;
 mod memory;
 mod meta;
 mod overlay;
@@ -93,15 +96,19 @@ mod range;
 pub mod serde;
 mod table;
 mod timestamped;
+mod versioned;
 mod view;
 
 pub use access::{CommittedStore, KeyValueAccess, KeyValueRead};
 pub use backend::{Capabilities, OpenOptions, SpaceId, StorageReader, StoreBackend, TaskStorage};
 pub use batch::{BatchWrite, SortedBatch, WriteBatch};
 pub use error::{Damage, Part, RecordProblem, StoreError};
+pub use headers::{StoredHeader, push_headers, read_headers, split_headers};
 pub use latest::LatestWrites;
+pub use layout::{Layout, StoredValue};
+pub use lru::LruLayout;
 pub use memory::MemoryBackend;
-pub use meta::{ChangelogPosition, Layout, MetaKey, MetaUpdate, StoreDescription, StreamTime};
+pub use meta::{ChangelogPosition, MetaKey, MetaUpdate, StoreDescription, StreamTime};
 pub use overlay::{
     CacheContext, CacheFlush, CachedChange, Caching, ENTRY_OVERHEAD_BYTES, OldValues, Overlay,
     OverlayCursor, OverlayOptions,
@@ -110,6 +117,7 @@ pub use range::{Chunk, Direction, KeyRange, KeyValueBytes, KeyValueRef};
 pub use timestamped::{
     TIMESTAMP_BYTES, Timestamped, ValueAndTimestamp, push_timestamped, split_timestamp,
 };
+pub use versioned::{VersionedLayout, VersionedOptions, VersionedPut, VersionedRecord};
 pub use view::{
     Entries, KeyValueStore, TimestampedKeyValueStore, open_key_value, open_timestamped_key_value,
 };

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::{Damage, RecordProblem, StoreError, TaskStorage};
+use crate::{Damage, Layout, RecordProblem, StoreError, TaskStorage, VersionedOptions};
 
 /// A write to the meta space. It becomes durable with the data of the same
 /// [`apply`](TaskStorage::apply) or after it.
@@ -210,36 +210,6 @@ impl StreamTime {
     }
 }
 
-/// How a store's values are laid out in its space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Layout {
-    /// The serialized value alone (feature row P5).
-    KeyValue,
-    /// 8-byte big-endian timestamp, then the serialized value (feature row P7).
-    TimestampedKeyValue,
-}
-
-impl Layout {
-    /// The layout's name in texts.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::KeyValue => "key-value",
-            Self::TimestampedKeyValue => "timestamped-key-value",
-        }
-    }
-
-    fn tag(self) -> u8 {
-        match self {
-            Self::KeyValue => 0,
-            Self::TimestampedKeyValue => 1,
-        }
-    }
-
-    fn from_tag(tag: u8) -> Option<Self> {
-        [Self::KeyValue, Self::TimestampedKeyValue].into_iter().find(|layout| layout.tag() == tag)
-    }
-}
-
 /// What a store was written with, kept beside it so that a typed view from outside is checked
 /// before it reads garbage.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -256,12 +226,17 @@ impl StoreDescription {
     const VERSION: u8 = 1;
     const RECORD: &str = "store description";
 
-    /// The bytes in the meta space: version 1, layout (1), length of the key format (1), key
-    /// format, value format. Formats are cut at 255 bytes.
+    /// The bytes in the meta space: version 1, layout (1), length of the key format (1), of a versioned
+    /// store history and segment interval (8 each, big-endian), key format, value format. Formats are
+    /// cut at 255 bytes.
     pub fn encode(&self) -> Vec<u8> {
         let key_format = self.key_format.as_bytes();
         let key_length = u8::try_from(key_format.len()).unwrap_or(u8::MAX);
-        let mut bytes = vec![Self::VERSION, self.layout.tag(), key_length];
+        let mut bytes = vec![Self::VERSION, tag(self.layout), key_length];
+        if let Layout::Versioned(options) = self.layout {
+            bytes.extend_from_slice(&options.history_retention_ms.to_be_bytes());
+            bytes.extend_from_slice(&options.segment_interval_ms.to_be_bytes());
+        }
         bytes.extend_from_slice(&key_format[..usize::from(key_length)]);
         bytes.extend_from_slice(self.value_format.as_bytes());
         bytes
@@ -276,7 +251,24 @@ impl StoreDescription {
         let damage = |problem| Damage::Record { record: Self::RECORD, problem };
         let short = |expected| damage(RecordProblem::Length { expected, found: bytes.len() });
         let fields = versioned(Self::RECORD, Self::VERSION, bytes)?;
-        let ([layout, key_length], formats) = field::<2>(fields).ok_or_else(|| short(3))?;
+        let ([tag, key_length], rest) = field::<2>(fields).ok_or_else(|| short(3))?;
+        let (layout, formats) = match tag {
+            0 => (Layout::KeyValue, rest),
+            1 => (Layout::TimestampedKeyValue, rest),
+            2 => (Layout::TimestampedKeyValueWithHeaders, rest),
+            3 => (Layout::Lru, rest),
+            VERSIONED => {
+                let (history, rest) = field(rest).ok_or_else(|| short(3 + 16))?;
+                let (interval, rest) = field(rest).ok_or_else(|| short(3 + 16))?;
+                let interval = i64::from_be_bytes(interval);
+                let options = VersionedOptions::new(i64::from_be_bytes(history), Some(interval));
+                (Layout::Versioned(options), rest)
+            }
+            unknown => {
+                let found = i64::from(unknown);
+                return Err(damage(RecordProblem::Field { field: "layout", found }));
+            }
+        };
         let (key_format, value_format) = formats
             .split_at_checked(usize::from(key_length))
             .ok_or_else(|| short(3 + usize::from(key_length)))?;
@@ -284,9 +276,7 @@ impl StoreDescription {
             String::from_utf8(bytes.to_owned()).map_err(|_| damage(RecordProblem::Text { field }))
         };
         Ok(Self {
-            layout: Layout::from_tag(layout).ok_or_else(|| {
-                damage(RecordProblem::Field { field: "layout", found: i64::from(layout) })
-            })?,
+            layout,
             key_format: text("key format", key_format)?,
             value_format: text("value format", value_format)?,
         })
@@ -331,6 +321,18 @@ impl StoreDescription {
 impl std::fmt::Display for StoreDescription {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}<{}, {}>", self.layout.name(), self.key_format, self.value_format)
+    }
+}
+
+const VERSIONED: u8 = 4;
+
+fn tag(layout: Layout) -> u8 {
+    match layout {
+        Layout::KeyValue => 0,
+        Layout::TimestampedKeyValue => 1,
+        Layout::TimestampedKeyValueWithHeaders => 2,
+        Layout::Lru => 3,
+        Layout::Versioned(_) => VERSIONED,
     }
 }
 

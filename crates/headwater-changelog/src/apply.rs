@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use headwater_broker::{AbortedTransaction, TopicPartition};
-use headwater_records::{Batch, Batches, RecordsError};
-use headwater_store::{ChangelogPosition, LatestWrites, Layout, SpaceId, TaskStorage};
+use headwater_records::{Batch, Batches, RecordRef, RecordsError};
+use headwater_store::{
+    ChangelogPosition, LatestWrites, Layout, LruLayout, Overlay, OverlayOptions, SpaceId,
+    StoreError, TaskStorage, VersionedLayout, WriteBatch, push_headers, push_timestamped,
+};
 
 use crate::{ChangelogError, CommittedFilter};
 
@@ -127,8 +130,28 @@ impl Drop for Hold {
 pub struct StoreStep {
     storages: Vec<Target>,
     stores: Vec<ChangelogStore>,
+    /// By store, of those whose updates depend on what is there already.
+    histories: Vec<Option<History>>,
     value: Vec<u8>,
     hold: Hold,
+}
+
+/// A versioned store: its updates are done one after the other, as when they were made.
+#[derive(Debug)]
+struct History {
+    storage: usize,
+    layout: VersionedLayout,
+    writes: Overlay,
+}
+
+impl History {
+    fn of(store: &ChangelogStore, storages: &[Box<dyn TaskStorage>]) -> Option<Self> {
+        let Layout::Versioned(options) = store.layout else { return None };
+        let reader = storages[store.storage].reader();
+        let name = store.topic_partition.topic.as_str();
+        let writes = Overlay::new(name, store.space, reader, OverlayOptions::default());
+        Some(Self { storage: store.storage, layout: VersionedLayout::new(options), writes })
+    }
 }
 
 #[derive(Debug)]
@@ -162,6 +185,7 @@ impl StoreStep {
         stores: Vec<ChangelogStore>,
         memory: &RestoreMemory,
     ) -> Self {
+        let histories = stores.iter().map(|store| History::of(store, &storages)).collect();
         let target = |storage| Target {
             storage,
             writes: LatestWrites::new(),
@@ -172,6 +196,7 @@ impl StoreStep {
         Self {
             storages: storages.into_iter().map(target).collect(),
             stores,
+            histories,
             value: Vec::new(),
             hold,
         }
@@ -183,25 +208,33 @@ impl StoreStep {
     }
 
     fn collect(&mut self, stretch: &Stretch) -> Result<Applied, ChangelogError> {
-        let Self { storages, stores, value, .. } = self;
+        let Self { storages, stores, histories, value, .. } = self;
         let store = &stores[stretch.changelog];
         let Target { writes, reached, .. } = &mut storages[store.storage];
+        let mut failed: Result<(), StoreError> = Ok(());
+        let history = &mut histories[stretch.changelog];
         let applied = for_each_record(stretch, |record| {
             let Some(key) = record.key else { return false };
-            match (store.layout, record.value) {
-                (Layout::TimestampedKeyValue, Some(bytes)) => {
-                    value.clear();
-                    value.extend_from_slice(&record.timestamp.to_be_bytes());
-                    value.extend_from_slice(bytes);
-                    writes.put(store.space, key, Some(value));
+            if let Some(History { layout, writes, .. }) = history {
+                if failed.is_ok() {
+                    let put = layout.put(writes, key, record.value, record.timestamp);
+                    failed = put.map(drop);
                 }
-                (Layout::KeyValue, bytes) | (Layout::TimestampedKeyValue, bytes @ None) => {
-                    writes.put(store.space, key, bytes);
-                }
+                return true;
             }
+            let stored = record.value.map(|bytes| {
+                value.clear();
+                lay_out(store.layout, record, bytes, value);
+                value.as_slice()
+            });
+            writes.put(store.space, key, stored);
             true
         })
         .map_err(|source| ChangelogError::Records {
+            topic_partition: store.topic_partition.clone(),
+            source,
+        })?;
+        failed.map_err(|source| ChangelogError::Store {
             topic_partition: store.topic_partition.clone(),
             source,
         })?;
@@ -224,7 +257,7 @@ impl StoreStep {
     /// Writes what was gathered for one storage, with the new positions of its stores, and makes it
     /// safe at the end.
     fn write(&mut self, storage: usize, at_end: bool) -> Result<(), ChangelogError> {
-        let Self { storages, stores, .. } = self;
+        let Self { storages, stores, histories, .. } = self;
         let Target { storage: written, writes, reached, unsynced } = &mut storages[storage];
         for (store, reached) in std::mem::take(reached) {
             let position = &mut stores[store].position;
@@ -240,13 +273,24 @@ impl StoreStep {
                 store.position.update(topic.as_str(), *partition)
             })
             .collect();
-        let mut result = writes.drain(BATCH_BYTES, |batch, last| {
-            *unsynced += batch
-                .iter()
-                .map(|it| it.key.len() + it.value.map_or(0, <[u8]>::len))
-                .sum::<usize>();
-            // The positions come after all the data.
-            written.apply(batch, if last { &meta } else { &[] })
+        let mut histories = histories.iter_mut().flatten().filter(|it| it.storage == storage);
+        let mut result = histories.try_for_each(|history| {
+            let mut batch = WriteBatch::new();
+            history.writes.seal(&mut batch)?;
+            *unsynced += batch.bytes();
+            written.apply(batch.sort(), &[])?;
+            history.writes.release();
+            Ok(())
+        });
+        result = result.and_then(|()| {
+            writes.drain(BATCH_BYTES, |batch, last| {
+                *unsynced += batch
+                    .iter()
+                    .map(|it| it.key.len() + it.value.map_or(0, <[u8]>::len))
+                    .sum::<usize>();
+                // The positions come after all the data.
+                written.apply(batch, if last { &meta } else { &[] })
+            })
         });
         if result.is_ok() && (at_end || *unsynced >= SYNC_BYTES) {
             *unsynced = 0;
@@ -260,7 +304,9 @@ impl StoreStep {
 
     /// Counts what is gathered; whether that is too much.
     fn note_memory(&mut self) -> bool {
-        self.hold.set(self.storages.iter().map(|target| target.writes.bytes()).sum())
+        let latest = self.storages.iter().map(|target| target.writes.bytes());
+        let histories = self.histories.iter().flatten().map(|it| it.writes.uncommitted_bytes());
+        self.hold.set(latest.chain(histories).sum())
     }
 }
 
@@ -298,10 +344,24 @@ impl ApplyStep for StoreStep {
     }
 }
 
+/// Appends the value of a changelog record as its store keeps it: the changelog has timestamp and
+/// headers in the record (feature rows P8, P33).
+fn lay_out(layout: Layout, record: &RecordRef<'_>, value: &[u8], out: &mut Vec<u8>) {
+    match layout {
+        Layout::TimestampedKeyValue => push_timestamped(record.timestamp, value, out),
+        Layout::TimestampedKeyValueWithHeaders => {
+            push_headers(record.headers.iter().map(|header| (header.name, header.value)), out);
+            push_timestamped(record.timestamp, value, out);
+        }
+        Layout::Lru => LruLayout::push(record.offset.cast_unsigned(), value, out),
+        _ => out.extend_from_slice(value),
+    }
+}
+
 /// Hands every record of a stretch that counts to `apply`, which says whether it took it.
 fn for_each_record(
     stretch: &Stretch,
-    mut apply: impl FnMut(&headwater_records::RecordRef<'_>) -> bool,
+    mut apply: impl FnMut(&RecordRef<'_>) -> bool,
 ) -> Result<Applied, RecordsError> {
     let mut filter = CommittedFilter::new(stretch.aborted.clone());
     let mut applied = Applied::default();

@@ -27,12 +27,12 @@ pub use process::{
     NullRecords, OffsetReset, ProcessorProgram, ProcessorSlot, ProcessorSupplier, Program,
     PunctuationToken, PunctuationType, RawRecord, Reaction, RecordPosition, SinkProgram, SinkSlot,
     SourceNode, SourceProgram, StoreBackendChoice, StoreCursor, StoreFormats, StoreProgram,
-    StoreSlot, TaskError, TaskProcessor, UserError, UserPanic, dead_letter, log_and_continue,
-    log_and_fail,
+    StoreSlot, StoredVersion, TaskError, TaskProcessor, UserError, UserPanic, dead_letter,
+    log_and_continue, log_and_fail,
 };
 pub use query::{
     QueryError, QueryableStoreType, QueryableStoreTypes, ReadOnlyKeyValueStore,
-    ReadOnlyTimestampedKeyValueStore, StoreQueryParameters,
+    ReadOnlyTimestampedKeyValueStore, ReadOnlyVersionedKeyValueStore, StoreQueryParameters,
 };
 pub use state_dir::{StateDirError, StateDirectory};
 pub use task::{

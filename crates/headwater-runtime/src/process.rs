@@ -12,7 +12,7 @@ mod punctuation;
 mod slots;
 pub(crate) mod store;
 
-pub use cx::{Cx, StoreCursor};
+pub use cx::{Cx, StoreCursor, StoredVersion};
 pub use drops::{DropCounts, DropReason, DroppedRecords};
 pub use error::{FailureKind, RecordPosition, TaskError, UserError, UserPanic};
 pub use handler::{

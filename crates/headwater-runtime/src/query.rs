@@ -18,14 +18,16 @@ mod local;
 mod parameters;
 mod read_only;
 mod uncommitted;
+mod versioned;
 
 pub use error::QueryError;
 pub use parameters::{
     KeyValueStoreType, QueryableStoreType, QueryableStoreTypes, StoreQueryParameters,
-    TimestampedKeyValueStoreType,
+    TimestampedKeyValueStoreType, VersionedKeyValueStoreType,
 };
 pub use read_only::{ReadOnlyEntries, ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore};
 
 pub use uncommitted::{UncommittedEntries, UncommittedReads};
+pub use versioned::ReadOnlyVersionedKeyValueStore;
 
 pub(crate) use local::{KnownStores, LocalStore, LocalTask, LocalTasks, StoreView};

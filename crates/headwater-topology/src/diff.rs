@@ -180,6 +180,7 @@ fn kind_effect(old: &StoreKind, new: &StoreKind) -> ChangeEffect {
         matches!(
             kind,
             StoreKind::KeyValue
+                | StoreKind::TimestampedKeyValueWithHeaders
                 | StoreKind::TimestampedKeyValue
                 | StoreKind::Lru { .. }
                 | StoreKind::Versioned { .. }

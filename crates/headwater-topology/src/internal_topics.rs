@@ -326,6 +326,7 @@ fn changelog_topic(name: &str, store: &Store) -> InternalTopic {
             InternalTopicKind::VersionedChangelog { history_retention_ms }
         }
         StoreKind::KeyValue
+        | StoreKind::TimestampedKeyValueWithHeaders
         | StoreKind::TimestampedKeyValue
         | StoreKind::Lru { .. }
         | StoreKind::OuterJoin

@@ -67,6 +67,8 @@ pub enum StoreKind {
     KeyValue,
     /// Values with timestamps, by key.
     TimestampedKeyValue,
+    /// Values with timestamps and headers, by key (KIP-1271).
+    TimestampedKeyValueWithHeaders,
     /// Values by key, of which the least recently used are dropped.
     Lru {
         /// How many are kept.
@@ -111,6 +113,9 @@ impl fmt::Display for StoreKind {
         match self {
             Self::KeyValue => f.write_str("key-value store"),
             Self::TimestampedKeyValue => f.write_str("timestamped key-value store"),
+            Self::TimestampedKeyValueWithHeaders => {
+                f.write_str("timestamped key-value store with headers")
+            }
             Self::Lru { max_entries } => write!(f, "LRU store of {max_entries} entries"),
             Self::Versioned { history_retention_ms, segment_interval_ms: None } => {
                 write!(f, "versioned store with {history_retention_ms} ms of history")

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use headwater_broker::{TopicName, TopicPartition};
 use headwater_records::{Header, Record};
-use headwater_store::{CacheFlush, Direction, KeyRange, KeyValueRef, OverlayCursor, StoreError};
+use headwater_store::{
+    CacheFlush, Direction, KeyRange, KeyValueRef, Layout, OverlayCursor, StoreError,
+};
 use headwater_topology::TaskId;
 use smallvec::SmallVec;
 
@@ -19,6 +21,10 @@ use crate::process::{
 };
 use crate::task::TaskCore;
 use crate::worker::{AppendError, Partitioning, ThreadCore, TopicIndex};
+
+mod stores;
+
+pub use stores::StoredVersion;
 
 /// The context of a record on its way through a task, made anew for each record: where it came
 /// from, and what the nodes may do with the task's stores, sinks and schedules.
@@ -108,15 +114,15 @@ impl Cx<'_> {
 
 /// # Stores
 impl Cx<'_> {
-    /// The stored value of a key in the store's layout: with 8 bytes of timestamp in front if it is
-    /// a timestamped store.
+    /// The stored value of a key in the store's layout, such as with 8 bytes of timestamp in front if
+    /// it is a timestamped store; of a versioned store the latest value.
     ///
     /// # Errors
     /// [`TaskError::Store`] when the backend cannot be read.
     #[inline]
     pub fn get(&mut self, slot: StoreSlot, key: &[u8]) -> Result<Option<&[u8]>, TaskError> {
-        if self.task.stores[slot.index()].cache.is_some() {
-            return self.get_cached(slot, key);
+        if !self.task.stores[slot.index()].is_direct() {
+            return self.get_indirect(slot, key);
         }
         let task = self.task.id;
         let TaskStore { name, overlay, .. } = &mut self.task.stores[slot.index()];
@@ -144,11 +150,15 @@ impl Cx<'_> {
         timestamp: i64,
     ) -> Result<(), TaskError> {
         let store = &mut self.task.stores[slot.index()];
-        if store.cache.is_some() {
-            return self.put_cached(slot, key, value, timestamp);
+        if !store.is_direct() {
+            return self.put_indirect(slot, key, value, timestamp);
         }
         store.put(key, value, timestamp, || unreachable!("without cache no context is kept"));
-        match store.log(&mut self.thread.outputs, key, value, timestamp) {
+        if value.is_none() && store.layout == Layout::TimestampedKeyValueWithHeaders {
+            return self.log_with_headers(slot, key, timestamp);
+        }
+        let record = Record { timestamp, key: Some(key), value, headers: &[] };
+        match store.log(&mut self.thread.outputs, record) {
             Ok(()) => Ok(()),
             Err(error) => Err(self.log_error(slot, error)),
         }
@@ -211,12 +221,17 @@ impl Cx<'_> {
 
     /// Reading makes an entry part of the cache, which can push another one out; so the value is
     /// copied first.
-    fn get_cached(&mut self, slot: StoreSlot, key: &[u8]) -> Result<Option<&[u8]>, TaskError> {
+    pub(super) fn get_cached(
+        &mut self,
+        slot: StoreSlot,
+        key: &[u8],
+    ) -> Result<Option<&[u8]>, TaskError> {
         let mut value = std::mem::take(&mut self.thread.value);
         value.clear();
         let store = &mut self.task.stores[slot.index()];
         let before = store.overlay.cache_bytes();
-        let found = store.get(key).map(|found| found.map(|bytes| value.extend_from_slice(bytes)));
+        let found =
+            store.overlay.get(key).map(|found| found.map(|bytes| value.extend_from_slice(bytes)));
         self.thread.cache_bytes += store.overlay.cache_bytes();
         self.thread.cache_bytes -= before;
         let found = found.map_err(|error| self.store_error(slot, error))?;
@@ -225,19 +240,31 @@ impl Cx<'_> {
         Ok(found.map(|()| self.thread.value.as_slice()))
     }
 
-    fn put_cached(
+    pub(super) fn put_cached(
         &mut self,
         slot: StoreSlot,
         key: &[u8],
         value: Option<&[u8]>,
         timestamp: i64,
     ) -> Result<(), TaskError> {
+        self.write_cached(slot, timestamp, |store, context| {
+            store.put(key, value, timestamp, context);
+        })
+    }
+
+    /// Writes to a cached store; `write` is given the context that the update is kept with.
+    pub(super) fn write_cached(
+        &mut self,
+        slot: StoreSlot,
+        timestamp: i64,
+        write: impl FnOnce(&mut TaskStore, &dyn Fn() -> RecordContext),
+    ) -> Result<(), TaskError> {
         let origin = self.origin;
         let task = &mut *self.task;
         let store = &mut task.stores[slot.index()];
         let before = store.overlay.cache_bytes();
         let headers = &task.headers;
-        store.put(key, value, timestamp, || RecordContext {
+        write(store, &|| RecordContext {
             topic_partition: origin.topic.map(|topic| (topic.clone(), origin.partition)),
             offset: origin.offset,
             timestamp,
@@ -248,20 +275,8 @@ impl Cx<'_> {
         self.evict(slot)
     }
 
-    fn log_change(
-        &mut self,
-        slot: StoreSlot,
-        key: &[u8],
-        value: Option<&[u8]>,
-        timestamp: i64,
-    ) -> Result<(), TaskError> {
-        let store = &self.task.stores[slot.index()];
-        let logged = store.log(&mut self.thread.outputs, key, value, timestamp);
-        logged.map_err(|error| self.log_error(slot, error))
-    }
-
     #[cold]
-    fn log_error(&self, slot: StoreSlot, error: AppendError) -> TaskError {
+    pub(super) fn log_error(&self, slot: StoreSlot, error: AppendError) -> TaskError {
         let changelog = self.task.stores[slot.index()].changelog.as_ref();
         self.append_error(changelog.map(|changelog| changelog.topic), error)
     }
@@ -303,14 +318,13 @@ impl Cx<'_> {
         let headers = std::mem::take(&mut self.task.headers);
         let result = flush.iter().try_for_each(|change| {
             let context = change.context;
-            let (stored_time, new) = match change.new.map(|stored| layout.split(stored)) {
-                Some((stored_time, value)) => (stored_time, Some(value)),
-                None => (None, None),
-            };
-            let old = change.old.map(|stored| layout.split(stored).1);
+            let new = change.new.map(|stored| layout.split(stored));
+            let old = change.old.map(|stored| layout.split(stored).value);
             // The time of a result can be later than that of the record that changed it.
+            let stored_time = new.and_then(|new| new.timestamp);
             let timestamp = stored_time.unwrap_or(context.timestamp);
-            self.log_change(slot, change.key, new, timestamp)?;
+            self.log_change(slot, (change.key, new), timestamp, &context.headers)?;
+            let new = new.map(|new| new.value);
             let Some(listener) = &listener else { return Ok(()) };
             self.task.headers.clone_from(&context.headers);
             let mut cx = Cx {
@@ -341,7 +355,7 @@ impl Cx<'_> {
     }
 
     #[cold]
-    fn store_error(&self, slot: StoreSlot, error: StoreError) -> TaskError {
+    pub(super) fn store_error(&self, slot: StoreSlot, error: StoreError) -> TaskError {
         let store = Arc::clone(&self.task.stores[slot.index()].name);
         TaskError::Store { task: self.task.id, store, source: Arc::new(error) }
     }
@@ -636,6 +650,6 @@ impl Cx<'_> {
 
 /// Headers as the codec takes them; up to eight without allocation.
 #[inline]
-fn borrow_headers(headers: &Headers) -> SmallVec<[Header<'_>; 8]> {
+pub(super) fn borrow_headers(headers: &Headers) -> SmallVec<[Header<'_>; 8]> {
     headers.iter().map(|(name, value)| Header { name, value }).collect()
 }

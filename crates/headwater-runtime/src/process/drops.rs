@@ -24,11 +24,13 @@ pub enum DropReason {
     Production,
     /// A partitioner chose no partition for it.
     NoPartition,
+    /// It is older than the history that a store keeps.
+    Expired,
 }
 
 impl DropReason {
     /// All reasons, in order.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::NullKey,
         Self::NullValue,
         Self::Deserialization,
@@ -36,6 +38,7 @@ impl DropReason {
         Self::Processing,
         Self::Production,
         Self::NoPartition,
+        Self::Expired,
     ];
 
     /// Its name in logs and metrics.
@@ -48,6 +51,7 @@ impl DropReason {
             Self::Processing => "processing",
             Self::Production => "production",
             Self::NoPartition => "no-partition",
+            Self::Expired => "expired",
         }
     }
 }
@@ -159,7 +163,7 @@ mod tests {
         for (number, reason) in (0..).zip(DropReason::ALL) {
             assert_eq!(counts.of(reason), number, "{reason}");
         }
-        assert_eq!(counts.total(), 21);
+        assert_eq!(counts.total(), 28);
     }
 
     #[test]
@@ -172,9 +176,9 @@ mod tests {
         dropped.add(second, [node("sink", counts(|_| 2))].into_iter());
         let nodes: Vec<_> =
             dropped.nodes().map(|(task, node, counts)| (task, node, counts.total())).collect();
-        assert_eq!(nodes, [(first, "map", 28), (second, "sink", 14)]);
+        assert_eq!(nodes, [(first, "map", 36), (second, "sink", 16)]);
         assert_eq!(dropped.of_task(first).of(DropReason::NullValue), 2);
         assert_eq!(dropped.of_task(TaskId::new(9, 9)).total(), 0);
-        assert_eq!((dropped.of(DropReason::NullKey), dropped.total()), (3, 42));
+        assert_eq!((dropped.of(DropReason::NullKey), dropped.total()), (3, 52));
     }
 }

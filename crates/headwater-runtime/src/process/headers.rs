@@ -61,7 +61,7 @@ impl Headers {
     }
 
     /// All headers in order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, Option<&[u8]>)> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, Option<&[u8]>)> + Clone {
         self.entries.iter().map(|entry| {
             let name = self.names.get(entry.name.clone()).unwrap_or_default();
             let value = entry.value.clone().map(|range| self.values.get(range).unwrap_or_default());

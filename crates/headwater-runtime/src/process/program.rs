@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_broker::TopicName;
-use headwater_store::{Layout, StoreBackend, StoreDescription};
+use headwater_store::{Layout, StoreBackend, StoreDescription, VersionedOptions};
 use headwater_topology::{StoreKind, StoreSpec};
 
 use crate::process::{Cx, NodeIndex, ProcessorSlot, PunctuationToken, TaskError, UserError};
@@ -188,6 +188,11 @@ impl StoreProgram {
     pub(crate) fn layout(&self) -> Layout {
         match self.spec.kind {
             StoreKind::TimestampedKeyValue => Layout::TimestampedKeyValue,
+            StoreKind::TimestampedKeyValueWithHeaders => Layout::TimestampedKeyValueWithHeaders,
+            StoreKind::Lru { .. } => Layout::Lru,
+            StoreKind::Versioned { history_retention_ms, segment_interval_ms } => {
+                Layout::Versioned(VersionedOptions::new(history_retention_ms, segment_interval_ms))
+            }
             _ => Layout::KeyValue,
         }
     }

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use headwater_broker::{TopicName, TopicPartition};
 use headwater_records::Record;
-use headwater_store::{CacheContext, CacheFlush, Overlay, StoreError};
-use headwater_topology::StoreKind;
+use headwater_store::{
+    CacheContext, CacheFlush, Layout, LruLayout, Overlay, VersionedLayout, push_timestamped,
+};
+use headwater_topology::{StoreKind, StoreSpec};
 
 use crate::process::{FlushListener, Headers};
 use crate::worker::{Outputs, Partitioning, TopicIndex};
 
 /// The record that caused a cached update, kept until the update is forwarded.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RecordContext {
     /// Where it came from; `None` in a punctuation.
     pub(crate) topic_partition: Option<(TopicName, i32)>,
@@ -36,44 +38,39 @@ impl CacheContext for RecordContext {
     }
 }
 
-/// How a store lays out its values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ValueLayout {
-    /// The value as it is.
-    Plain,
-    /// 8 bytes of timestamp, then the value (feature row P7).
-    Timestamped,
-}
-
-impl ValueLayout {
-    pub(crate) fn of(kind: &StoreKind) -> Self {
-        match kind {
-            StoreKind::TimestampedKeyValue => Self::Timestamped,
-            _ => Self::Plain,
-        }
-    }
-
-    /// Takes a stored value apart: its timestamp, if the layout has one, and the value.
-    pub(crate) fn split(self, stored: &[u8]) -> (Option<i64>, &[u8]) {
-        match (self, stored.split_first_chunk::<8>()) {
-            (Self::Timestamped, Some((timestamp, value))) => {
-                (Some(i64::from_be_bytes(*timestamp)), value)
-            }
-            _ => (None, stored),
-        }
-    }
-}
-
 /// One store of a task.
 pub(crate) struct TaskStore {
     pub(crate) name: Arc<str>,
-    pub(crate) layout: ValueLayout,
+    pub(crate) layout: Layout,
     pub(crate) overlay: Overlay<RecordContext>,
+    /// What the layout needs beside the overlay.
+    pub(crate) keeper: Keeper,
+    /// A value in its layout; kept for its room.
+    stored: Vec<u8>,
     /// Which of the task's storages holds it.
     pub(crate) storage: usize,
     pub(crate) changelog: Option<StoreChangelog>,
     /// Set when the store is cached.
     pub(crate) cache: Option<StoreCache>,
+}
+
+/// What a layout needs beside the overlay, where an update is more than one entry.
+#[derive(Debug)]
+pub(crate) enum Keeper {
+    /// Nothing.
+    None,
+    Lru(LruLayout),
+    Versioned(VersionedLayout),
+}
+
+impl Keeper {
+    fn of(spec: &StoreSpec, layout: Layout) -> Self {
+        match (&spec.kind, layout) {
+            (StoreKind::Lru { max_entries }, _) => Self::Lru(LruLayout::new(*max_entries)),
+            (_, Layout::Versioned(options)) => Self::Versioned(VersionedLayout::new(options)),
+            _ => Self::None,
+        }
+    }
 }
 
 /// Where a store's changes are logged.
@@ -95,18 +92,21 @@ pub(crate) struct StoreCache {
 
 impl TaskStore {
     pub(crate) fn new(
-        name: Arc<str>,
-        layout: ValueLayout,
+        spec: &StoreSpec,
+        layout: Layout,
         overlay: Overlay<RecordContext>,
         storage: usize,
     ) -> Self {
-        Self { name, layout, overlay, storage, changelog: None, cache: None }
+        let name = Arc::from(spec.name.as_str());
+        let keeper = Keeper::of(spec, layout);
+        let (stored, changelog, cache) = (Vec::new(), None, None);
+        Self { name, layout, overlay, keeper, stored, storage, changelog, cache }
     }
 
-    /// The stored value, with its timestamp in front if the layout has one.
+    /// Whether reading and writing are no more than that of one entry, and wait in no cache.
     #[inline]
-    pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        self.overlay.get(key)
+    pub(crate) const fn is_direct(&self) -> bool {
+        self.cache.is_none() && matches!(self.keeper, Keeper::None)
     }
 
     /// Writes to the overlay, in the store's layout.
@@ -119,31 +119,48 @@ impl TaskStore {
         context: impl FnOnce() -> RecordContext,
     ) {
         match (self.layout, value) {
-            (ValueLayout::Timestamped, Some(value)) => {
+            (Layout::TimestampedKeyValue, Some(value)) => {
                 self.overlay.put_timestamped(key, value, timestamp, context);
+            }
+            (Layout::TimestampedKeyValueWithHeaders, Some(value)) => {
+                self.put_with_headers(key, value, timestamp, context);
             }
             (_, value) => self.overlay.put(key, value, context),
         }
     }
 
-    /// Logs a change: the value without its timestamp, which travels as the record's (feature
-    /// rows P8, P19).
+    /// Without headers, that is: what an operator computes has none of its own.
+    fn put_with_headers(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        timestamp: i64,
+        context: impl FnOnce() -> RecordContext,
+    ) {
+        self.stored.clear();
+        self.stored.push(NO_HEADERS);
+        push_timestamped(timestamp, value, &mut self.stored);
+        self.overlay.put(key, Some(&self.stored), context);
+    }
+
+    /// Logs a change: the value without its timestamp and headers, which travel as the record's
+    /// (feature rows P8, P19, P33).
     #[inline]
     pub(crate) fn log(
         &self,
         outputs: &mut Outputs,
-        key: &[u8],
-        value: Option<&[u8]>,
-        timestamp: i64,
+        record: Record<'_>,
     ) -> Result<(), crate::worker::AppendError> {
         let Some(changelog) = self.changelog.as_ref().filter(|changelog| changelog.written) else {
             return Ok(());
         };
         let partition = Partitioning::Exactly(changelog.topic_partition.partition);
-        let record = Record { timestamp, key: Some(key), value, headers: &[] };
         outputs.append(changelog.topic, partition, record)
     }
 }
+
+/// How a value without headers begins.
+const NO_HEADERS: u8 = 0;
 
 impl fmt::Debug for TaskStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -75,9 +75,9 @@ impl KnownStores {
             });
         };
         let same_formats = known.formats.as_ref().is_none_or(|formats| *formats == wanted.formats);
-        if !wanted.layouts.contains(&known.layout) || !same_formats {
-            let found = describe(known.layout, known.formats.as_ref());
-            let expected = describe(wanted.layouts[0], Some(&wanted.formats));
+        if !(wanted.accepts)(known.layout) || !same_formats {
+            let found = describe(known.layout.name(), known.formats.as_ref());
+            let expected = describe(wanted.name, Some(&wanted.formats));
             return Err(QueryError::WrongType { store, expected, found });
         }
         Ok(known)
@@ -88,13 +88,14 @@ impl KnownStores {
 #[derive(Clone, Debug)]
 #[expect(unnameable_types, reason = "part of a sealed trait")]
 pub struct WantedType {
-    /// Any of these; the first is the proper one.
-    pub(crate) layouts: &'static [Layout],
+    /// The name of the proper layout.
+    pub(crate) name: &'static str,
+    /// Whether a store of this layout will do.
+    pub(crate) accepts: fn(Layout) -> bool,
     pub(crate) formats: StoreFormats,
 }
 
-fn describe(layout: Layout, formats: Option<&StoreFormats>) -> String {
-    let kind = layout.name();
+fn describe(kind: &str, formats: Option<&StoreFormats>) -> String {
     match formats {
         Some(StoreFormats { key, value }) => format!("{kind} <{key}, {value}>"),
         None => kind.to_owned(),

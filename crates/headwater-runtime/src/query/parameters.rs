@@ -6,7 +6,8 @@ use headwater_store::serde::{Deserializer, Format, Serializer};
 use headwater_store::{Layout, Timestamped};
 
 use super::local::{StoreView, WantedPartitions, WantedType};
-use super::read_only::{ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore};
+use super::read_only::{ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore, WantedPart};
+use super::versioned::ReadOnlyVersionedKeyValueStore;
 use crate::process::StoreFormats;
 
 /// Which store to read, as what, and which of its partitions.
@@ -85,6 +86,26 @@ impl QueryableStoreTypes {
     {
         TimestampedKeyValueStoreType { key, value, types: PhantomData }
     }
+
+    /// Values by key with their history (KIP-960, KIP-968).
+    pub fn versioned_key_value<K, V, KS, VS>(
+        key: KS,
+        value: VS,
+    ) -> VersionedKeyValueStoreType<K, V, KS, VS>
+    where
+        KS: Serializer<K> + Format,
+        VS: Deserializer<V> + Format,
+    {
+        VersionedKeyValueStoreType { key, value, types: PhantomData }
+    }
+}
+
+/// See [`QueryableStoreTypes::versioned_key_value`].
+#[derive(Clone, Debug)]
+pub struct VersionedKeyValueStoreType<K, V, KS, VS> {
+    key: KS,
+    value: VS,
+    types: Types<K, V>,
 }
 
 /// See [`QueryableStoreTypes::key_value`].
@@ -117,13 +138,13 @@ where
     type Store = ReadOnlyKeyValueStore<K, V, KS, VS>;
 
     fn wanted(&self) -> WantedType {
-        let layouts = &[Layout::KeyValue, Layout::TimestampedKeyValue];
-        WantedType { layouts, formats: formats(&self.key, &self.value) }
+        let accepts = |layout| !matches!(layout, Layout::Versioned(_));
+        let name = Layout::KeyValue.name();
+        WantedType { name, accepts, formats: formats(&self.key, &self.value) }
     }
 
     fn create(self, view: StoreView) -> Self::Store {
-        let without_timestamp = view.layout == Layout::TimestampedKeyValue;
-        ReadOnlyKeyValueStore::new(view, self.key, self.value, without_timestamp)
+        ReadOnlyKeyValueStore::new(view, self.key, self.value, WantedPart::Value)
     }
 }
 
@@ -135,12 +156,38 @@ where
     type Store = ReadOnlyTimestampedKeyValueStore<K, V, KS, VS>;
 
     fn wanted(&self) -> WantedType {
-        let layouts = &[Layout::TimestampedKeyValue];
-        WantedType { layouts, formats: formats(&self.key, &self.value) }
+        let accepts = |layout| {
+            let with_headers = Layout::TimestampedKeyValueWithHeaders;
+            layout == Layout::TimestampedKeyValue || layout == with_headers
+        };
+        let name = Layout::TimestampedKeyValue.name();
+        WantedType { name, accepts, formats: formats(&self.key, &self.value) }
     }
 
     fn create(self, view: StoreView) -> Self::Store {
-        ReadOnlyKeyValueStore::new(view, self.key, Timestamped(self.value), false)
+        let value = Timestamped(self.value);
+        ReadOnlyKeyValueStore::new(view, self.key, value, WantedPart::TimestampAndValue)
+    }
+}
+
+impl<K, V, KS, VS> QueryableStoreType for VersionedKeyValueStoreType<K, V, KS, VS>
+where
+    KS: Serializer<K> + Format,
+    VS: Deserializer<V> + Format,
+{
+    type Store = ReadOnlyVersionedKeyValueStore<K, V, KS, VS>;
+
+    fn wanted(&self) -> WantedType {
+        let accepts = |layout| matches!(layout, Layout::Versioned(_));
+        WantedType {
+            name: "versioned-key-value",
+            accepts,
+            formats: formats(&self.key, &self.value),
+        }
+    }
+
+    fn create(self, view: StoreView) -> Self::Store {
+        ReadOnlyVersionedKeyValueStore::new(view, self.key, self.value)
     }
 }
 
@@ -150,4 +197,5 @@ mod sealed {
 
     impl<K, V, KS, VS> Sealed for super::KeyValueStoreType<K, V, KS, VS> {}
     impl<K, V, KS, VS> Sealed for super::TimestampedKeyValueStoreType<K, V, KS, VS> {}
+    impl<K, V, KS, VS> Sealed for super::VersionedKeyValueStoreType<K, V, KS, VS> {}
 }

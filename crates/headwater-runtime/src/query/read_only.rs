@@ -7,7 +7,7 @@ use std::vec;
 use headwater_store::serde::{Deserializer, Payload, SerdeError, Serializer};
 use headwater_store::{
     CommittedStore, Direction, KeyRange, KeyValueRead, OverlayCursor, Part, StoreError,
-    Timestamped, ValueAndTimestamp, split_timestamp,
+    TIMESTAMP_BYTES, Timestamped, ValueAndTimestamp,
 };
 
 use super::{QueryError, StoreView, UncommittedReads};
@@ -21,12 +21,21 @@ pub struct ReadOnlyKeyValueStore<K, V, KS, VS> {
     pub(super) view: StoreView,
     key_serde: KS,
     value_serde: VS,
-    /// The stored values have timestamps, which are not wanted.
-    without_timestamp: bool,
+    /// How much of a stored value is wanted.
+    wanted: WantedPart,
     types: Types<K, V>,
 }
 
 type Types<K, V> = PhantomData<fn() -> (K, V)>;
+
+/// How much of a stored value is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WantedPart {
+    /// The value alone.
+    Value,
+    /// 8 bytes of timestamp, then the value.
+    TimestampAndValue,
+}
 
 /// A key-value store whose values carry the timestamp of their last update.
 pub type ReadOnlyTimestampedKeyValueStore<K, V, KS, VS> =
@@ -37,13 +46,8 @@ where
     KS: Serializer<K> + Deserializer<K>,
     VS: Deserializer<V>,
 {
-    pub(super) fn new(
-        view: StoreView,
-        key_serde: KS,
-        value_serde: VS,
-        without_timestamp: bool,
-    ) -> Self {
-        Self { view, key_serde, value_serde, without_timestamp, types: PhantomData }
+    pub(super) fn new(view: StoreView, key_serde: KS, value_serde: VS, wanted: WantedPart) -> Self {
+        Self { view, key_serde, value_serde, wanted, types: PhantomData }
     }
 
     /// Name of the store.
@@ -179,10 +183,12 @@ where
 
     /// A stored value; `None` when its bytes are a form of null.
     pub(super) fn value(&self, stored: &[u8]) -> Result<Option<V>, QueryError> {
-        let bytes = if self.without_timestamp {
-            split_timestamp(stored).map_or(stored, |(_, value)| value)
-        } else {
-            stored
+        let part = self.view.layout.split(stored);
+        let bytes = match self.wanted {
+            WantedPart::Value => part.value,
+            WantedPart::TimestampAndValue => {
+                stored.get(stored.len() - part.value.len() - TIMESTAMP_BYTES..).unwrap_or(stored)
+            }
         };
         if self.value_serde.is_null(bytes) {
             return Ok(None);

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use headwater_broker::TopicPartition;
 use headwater_store::{
-    CacheFlush, Caching, OldValues, Overlay, OverlayOptions, SpaceId, StoreError, TaskStorage,
+    CacheFlush, Caching, Layout, OldValues, Overlay, OverlayOptions, SpaceId, StoreError,
+    TaskStorage,
 };
 use headwater_topology::TaskId;
 
-use crate::process::store::{StoreCache, StoreChangelog, TaskStore, ValueLayout};
+use crate::process::store::{StoreCache, StoreChangelog, TaskStore};
 use crate::process::{Headers, Program, Punctuations, StoreProgram};
 use crate::task::input::{Input, InputStart};
 use crate::task::{Task, TaskCore, TaskWatch};
@@ -120,18 +121,17 @@ fn build_store(
 ) -> TaskStore {
     // Without any cache memory caching would only reorder; Kafka Streams leaves it out then
     // (feature row D23).
-    let cached = store.spec.caching && thread.cache_bytes_max > 0;
+    let can_be_cached = !matches!(store.layout(), Layout::Lru | Layout::Versioned(_));
+    let cached = store.spec.caching && can_be_cached && thread.cache_bytes_max > 0;
     let caching = match (&store.flush, cached) {
         (_, false) => Caching::Off,
         (None, true) => Caching::On(OldValues::Unread),
         (Some(_), true) => Caching::On(OldValues::All),
     };
-    let name: Arc<str> = Arc::from(store.spec.name.as_str());
     let reader = storages[place.storage].reader();
     let options = OverlayOptions { caching, read_cache_bytes };
     let overlay = Overlay::new(store.spec.name.as_str(), place.space, reader, options);
-    let layout = ValueLayout::of(&store.spec.kind);
-    let mut built = TaskStore::new(name, layout, overlay, place.storage);
+    let mut built = TaskStore::new(&store.spec, store.layout(), overlay, place.storage);
     built.changelog = store.changelog.as_ref().map(|topic| StoreChangelog {
         topic: thread.output_topic(topic),
         topic_partition: TopicPartition::new(topic.clone(), task.partition.cast_signed()),

@@ -83,6 +83,20 @@ pub enum DslError {
         /// The topic, without application id.
         topic: String,
     },
+    /// A versioned store whose segments cover no time.
+    #[error("segmentInterval cannot be zero: give versioned store {store} one of at least 1 ms")]
+    NoSegmentInterval {
+        /// The store.
+        store: String,
+    },
+    /// A store that cannot be cached.
+    #[error(
+        "store {store} cannot be cached, because it is versioned; leave with_caching_enabled out"
+    )]
+    NotCacheable {
+        /// The store.
+        store: String,
+    },
     /// A node that forwards records of another type than a node below it takes.
     #[error("node {node} forwards {forwarded}, which a node below it does not take")]
     OtherRecordType {

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use headwater_topology::{NameCounter, SinkTopic, SourceOptions, Topics, validate_name};
+use headwater_topology::{NameCounter, SinkTopic, SourceOptions, StoreKind, Topics, validate_name};
 
 use crate::error::DslError;
 use crate::serdes::DefaultSerdes;
@@ -399,6 +399,22 @@ impl LogicalGraph {
         let parent = self.nodes[table.0].parents.first().copied();
         let sends = parent.is_some_and(|parent| self.send_old_values(parent, false));
         self.nodes[table.0].old_values |= sends;
+    }
+
+    /// Whether a table is versioned: it is kept in a versioned store, or it is not kept and made of a
+    /// versioned table (feature row D52).
+    pub(crate) fn is_versioned(&self, table: NodeKey) -> bool {
+        let node = &self.nodes[table.0];
+        let is_versioned =
+            |store: &Arc<StoreDeclaration>| matches!(store.spec.kind, StoreKind::Versioned { .. });
+        match &node.kind {
+            LogicalKind::TableSource(source) => is_versioned(&source.store),
+            LogicalKind::Processor(processor) if processor.old_values_from_parent => {
+                node.parents.first().is_some_and(|&parent| self.is_versioned(parent))
+            }
+            LogicalKind::Processor(processor) => processor.stores.first().is_some_and(is_versioned),
+            _ => false,
+        }
     }
 
     fn topics(&self, key: NodeKey) -> Option<&Topics> {

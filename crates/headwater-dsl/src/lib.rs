@@ -58,10 +58,11 @@ pub use params::{
 pub use processor::{
     ContextError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, KeyValueEntries,
     KeyValueStore, ProcessingContext, Processor, ProcessorContext, Punctuation, RecordMetadata,
-    TimestampedKeyValueStore, ValueTransformerWithKey,
+    TimestampedKeyValueEntries, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders,
+    ValueTimestampHeaders, ValueTransformerWithKey, VersionedKeyValueStore,
 };
 pub use record::Record;
-pub use store::Stores;
+pub use store::{StoreSupplier, Stores};
 pub use topology::{ApplicationTopology, Topology};
 
 pub use headwater_topology::OffsetReset;

@@ -11,7 +11,10 @@ pub use context::{ProcessingContext, ProcessorContext, RecordMetadata};
 pub use error::ContextError;
 pub use fixed_key::{FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord};
 pub use node::{Processor, Punctuation};
-pub use stores::{KeyValueEntries, KeyValueStore, TimestampedKeyValueStore};
+pub use stores::{
+    KeyValueEntries, KeyValueStore, TimestampedKeyValueEntries, TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders, ValueTimestampHeaders, VersionedKeyValueStore,
+};
 pub use transformer::ValueTransformerWithKey;
 
 pub(crate) use fixed_key::FixedKey;

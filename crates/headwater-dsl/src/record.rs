@@ -54,6 +54,15 @@ pub(crate) struct Change<'a, V> {
     pub(crate) new: Option<&'a V>,
     /// The value before; `None` when there was none or nobody asks.
     pub(crate) old: Option<&'a V>,
+    /// Whether the table has no newer value of the key. Only a versioned table can have one.
+    pub(crate) is_latest: bool,
+}
+
+impl<'a, V> Change<'a, V> {
+    /// An update after which the table has no newer value.
+    pub(crate) const fn new(new: Option<&'a V>, old: Option<&'a V>) -> Self {
+        Self { new, old, is_latest: true }
+    }
 }
 
 impl<V> Clone for Change<'_, V> {

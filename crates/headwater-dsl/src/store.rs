@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater_runtime::StoreFormats;
 use headwater_store::serde::Serde;
@@ -12,6 +13,14 @@ use headwater_topology::{StoreKind, StoreSpec};
 
 use crate::error::Part;
 use crate::serdes::{Codec, DefaultSerdes, codec};
+
+mod supplier;
+
+pub use supplier::StoreSupplier;
+
+pub(crate) use supplier::check;
+
+use supplier::{set_segment_interval, versioned};
 
 /// A store of the topology together with its serdes.
 #[derive(Clone, Debug)]
@@ -109,6 +118,48 @@ impl<K: 'static, V: 'static> Stores<K, V> {
         Self::new(name, StoreKind::TimestampedKeyValue, key, value)
     }
 
+    /// A store of values with timestamps and headers, by key (KIP-1271).
+    pub fn timestamped_key_value_with_headers(
+        name: impl Into<String>,
+        key: impl Serde<K>,
+        value: impl Serde<V>,
+    ) -> Self {
+        Self::new(name, StoreKind::TimestampedKeyValueWithHeaders, key, value)
+    }
+
+    /// A store of values by key that keeps `max_entries` and drops those that were least recently
+    /// written or read. It is in memory, and never cached.
+    pub fn lru_map(
+        name: impl Into<String>,
+        max_entries: usize,
+        key: impl Serde<K>,
+        value: impl Serde<V>,
+    ) -> Self {
+        Self::new(name, StoreKind::Lru { max_entries }, key, value).in_memory()
+    }
+
+    /// A store of values by key and time (KIP-889). What was valid at a time stays readable until
+    /// stream time is `history_retention` ahead of its end.
+    ///
+    /// Such a store cannot be cached, which shows when the topology is built.
+    pub fn versioned_key_value(
+        name: impl Into<String>,
+        history_retention: Duration,
+        key: impl Serde<K>,
+        value: impl Serde<V>,
+    ) -> Self {
+        Self::new(name, versioned(history_retention), key, value)
+    }
+
+    /// Sets how much time one segment of a versioned store's older versions covers. Default: the
+    /// longer the history, the longer, as in Kafka Streams.
+    ///
+    /// Of another kind of store it sets nothing.
+    pub fn with_segment_interval(mut self, segment_interval: Duration) -> Self {
+        set_segment_interval(&mut self.spec.kind, segment_interval);
+        self
+    }
+
     fn new(
         name: impl Into<String>,
         kind: StoreKind,
@@ -152,13 +203,17 @@ impl<K: 'static, V: 'static> Stores<K, V> {
 pub(crate) enum StoreKindOf {
     KeyValue,
     TimestampedKeyValue,
+    TimestampedKeyValueWithHeaders,
+    VersionedKeyValue,
 }
 
 impl StoreKindOf {
     pub(crate) const fn of(kind: &StoreKind) -> Option<Self> {
         match kind {
-            StoreKind::KeyValue => Some(Self::KeyValue),
+            StoreKind::KeyValue | StoreKind::Lru { .. } => Some(Self::KeyValue),
             StoreKind::TimestampedKeyValue => Some(Self::TimestampedKeyValue),
+            StoreKind::TimestampedKeyValueWithHeaders => Some(Self::TimestampedKeyValueWithHeaders),
+            StoreKind::Versioned { .. } => Some(Self::VersionedKeyValue),
             _ => None,
         }
     }
@@ -167,6 +222,8 @@ impl StoreKindOf {
         match self {
             Self::KeyValue => "key-value",
             Self::TimestampedKeyValue => "timestamped key-value",
+            Self::TimestampedKeyValueWithHeaders => "timestamped key-value with headers",
+            Self::VersionedKeyValue => "versioned key-value",
         }
     }
 }

@@ -13,7 +13,9 @@ use headwater_runtime::{
     Program, SinkProgram, SinkSlot, SourceNode, SourceProgram, StoreBackendChoice, StoreProgram,
     StoreSlot,
 };
-use headwater_topology::{Node as GraphNode, NodeId, NodeKind, Subtopology, Topology as Graph};
+use headwater_topology::{
+    Node as GraphNode, NodeId, NodeKind, StoreKind, Subtopology, Topology as Graph,
+};
 
 use crate::edge::{Below, Edge, NamedBelow, TablesBelow};
 use crate::error::{DslError, Part};
@@ -52,6 +54,8 @@ pub(crate) struct Behaviours {
     pub(crate) stores: BTreeMap<String, Arc<StoreDeclaration>>,
     /// Names of the nodes that send old values with their updates.
     pub(crate) old_values: BTreeSet<String>,
+    /// Names of the nodes below versioned tables.
+    pub(crate) versioned_inputs: BTreeSet<String>,
     pub(crate) default_serdes: DefaultSerdes,
 }
 
@@ -202,6 +206,16 @@ impl Wiring<'_> {
     /// Whether the node sends old values with its updates (feature row D46).
     pub(crate) fn sends_old_values(&self) -> bool {
         self.behaviours.old_values.contains(self.name())
+    }
+
+    /// Whether the table above the node is versioned (feature row D52).
+    pub(crate) fn input_is_versioned(&self) -> bool {
+        self.behaviours.versioned_inputs.contains(self.name())
+    }
+
+    /// Whether a store has a history.
+    pub(crate) fn is_versioned(&self, store: StoreSlot) -> bool {
+        matches!(self.program.stores[store.index()].spec.kind, StoreKind::Versioned { .. })
     }
 
     /// The place of a store; `None` if it does not exist in this topology.

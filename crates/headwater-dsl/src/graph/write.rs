@@ -10,7 +10,7 @@ use headwater_topology::{
 
 use super::{LogicalGraph, LogicalKind, NodeKey, Processor, Repartition, TableSource};
 use crate::error::DslError;
-use crate::store::StoreDeclaration;
+use crate::store::{StoreDeclaration, check};
 use crate::wiring::{Behaviour, Behaviours};
 
 /// The topology under construction.
@@ -77,6 +77,9 @@ impl LogicalGraph {
         if node.old_values {
             draft.behaviours.old_values.insert(name.to_owned());
         }
+        if node.parents.first().is_some_and(|&parent| self.is_versioned(parent)) {
+            draft.behaviours.versioned_inputs.insert(name.to_owned());
+        }
         match &node.kind {
             LogicalKind::Root => {}
             LogicalKind::Source(source) => {
@@ -135,6 +138,7 @@ impl Draft {
         store: &Arc<StoreDeclaration>,
         users: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<(), DslError> {
+        check(&store.spec)?;
         self.builder.add_state_store(Arc::clone(&store.spec), users)?;
         self.behaviours.stores.insert(store.spec.name.clone(), Arc::clone(store));
         Ok(())

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use headwater_runtime::{
     CachedUpdate, Cx, FlushListener, NodeIndex, StoreSlot, TaskError, UserError,
 };
+use headwater_store::VersionedPut;
 use headwater_store::serde::Payload;
 
 use super::{NewValue, StepError, settle};
@@ -29,6 +30,8 @@ pub(super) type SharedTable<K, V> = Arc<KeptTable<K, V>>;
 pub(super) struct KeptTable<K, V> {
     index: NodeIndex,
     slot: StoreSlot,
+    /// Whether the store has a history, and so may refuse an update or have a newer one.
+    is_versioned: bool,
     key: Codec<K>,
     value: Codec<V>,
     pub(super) sends_old: bool,
@@ -45,6 +48,7 @@ impl<K: 'static, V: 'static> Kept<K, V> {
         let kept = Arc::new(KeptTable {
             index: wiring.index(),
             slot,
+            is_versioned: wiring.is_versioned(slot),
             key: wiring.key_serde(self.key.as_ref())?,
             value: wiring.value_serde(self.value.as_ref())?,
             sends_old: wiring.sends_old_values(),
@@ -84,16 +88,16 @@ impl<K: 'static, V: 'static> KeptTable<K, V> {
         Ok(StoreKey { key, written, end: buffer.len(), buffer })
     }
 
-    /// The value of a key with its time.
+    /// The value of a key with its time, which is −1 where the store keeps none.
     #[inline]
     pub(super) fn get(
         &self,
         cx: &mut Cx<'_>,
         key: &StoreKey<'_, K>,
     ) -> Result<Option<(V, i64)>, StepError> {
-        let Some(stored) = cx.get(self.slot, key.bytes())? else { return Ok(None) };
-        let (timestamp, value) = split_timestamp(stored);
-        Ok(Some((self.value.deserialize(Payload::new(value))?, timestamp)))
+        let Some(stored) = cx.get_value(self.slot, key.bytes())? else { return Ok(None) };
+        let value = self.value.deserialize(Payload::new(stored.value))?;
+        Ok(Some((value, stored.timestamp.unwrap_or(NO_TIMESTAMP))))
     }
 
     /// Keeps a new value and hands it on: now, or when the cache is flushed. `old` is looked at only
@@ -114,9 +118,19 @@ impl<K: 'static, V: 'static> KeptTable<K, V> {
             None => Written::Null,
         };
         let (front, back) = buffer.split_at(end);
-        cx.put(self.slot, written.or_in(front).unwrap_or_default(), value.or_in(back), timestamp)?;
+        let (front, back) = (written.or_in(front).unwrap_or_default(), value.or_in(back));
+        let mut change = Change::new(new, old);
+        if self.is_versioned {
+            match cx.put_version(self.slot, front, back, timestamp)? {
+                VersionedPut::Latest => {}
+                VersionedPut::ValidTo(_) => change.is_latest = false,
+                VersionedPut::NotPut => return Ok(()),
+            }
+        } else {
+            cx.put(self.slot, front, back, timestamp)?;
+        }
         if !cx.is_cached(self.slot) {
-            self.below.forward(cx, key, Change { new, old }, timestamp)?;
+            self.below.forward(cx, key, change, timestamp)?;
         }
         Ok(())
     }
@@ -159,7 +173,7 @@ impl<K: 'static, V: 'static> KeptTable<K, V> {
         let key = self.key.deserialize(Payload::new(update.key))?;
         let new = read(update.new)?;
         let old = if self.sends_old { read(update.old)? } else { None };
-        let change = Change { new: new.as_ref(), old: old.as_ref() };
+        let change = Change::new(new.as_ref(), old.as_ref());
         Ok(self.below.forward(cx, &key, change, update.timestamp)?)
     }
 }
@@ -178,10 +192,5 @@ impl<K, V> fmt::Debug for KeptTable<K, V> {
     }
 }
 
-/// Takes a stored value apart (feature row P7).
-#[inline]
-fn split_timestamp(stored: &[u8]) -> (i64, &[u8]) {
-    stored
-        .split_first_chunk::<8>()
-        .map_or((-1, stored), |(timestamp, value)| (i64::from_be_bytes(*timestamp), value))
-}
+/// The time of a value in a store that keeps none.
+const NO_TIMESTAMP: i64 = -1;

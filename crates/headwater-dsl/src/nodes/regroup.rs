@@ -33,6 +33,7 @@ where
     Arc::new(move |wiring| {
         Ok(Edge::to_table(Regroup {
             index: wiring.index(),
+            skips_late: wiring.input_is_versioned(),
             select: Arc::clone(&select),
             below: wiring.tables_below::<K2, V2>()?,
             input: PhantomData::<fn(K, V)>,
@@ -42,6 +43,9 @@ where
 
 struct Regroup<K, V, K2, V2, F> {
     index: NodeIndex,
+    /// Whether updates are passed over that a newer one has overtaken: those of a versioned table
+    /// (feature row D52).
+    skips_late: bool,
     select: Arc<F>,
     below: TablesBelow<K2, V2>,
     input: PhantomData<fn(K, V)>,
@@ -59,6 +63,9 @@ where
         change: Change<'_, V>,
         timestamp: i64,
     ) -> Result<(), TaskError> {
+        if self.skips_late && !change.is_latest {
+            return Ok(());
+        }
         cx.enter(self.index);
         let select = |value: Option<&V>| -> Result<Option<(K2, V2)>, UserError> {
             let Some(value) = value else { return Ok(None) };
@@ -84,16 +91,16 @@ impl<K, V, K2: PartialEq, V2, F> Regroup<K, V, K2, V2, F> {
         if let (Some((key, new)), Some((old_key, old))) = (new, old)
             && key == old_key
         {
-            let change = Change { new: Some(new), old: Some(old) };
+            let change = Change::new(Some(new), Some(old));
             return self.below.forward(cx, key, change, timestamp);
         }
         // Removals first, as aggregations have them.
         if let Some((key, old)) = old {
-            let change = Change { new: None, old: Some(old) };
+            let change = Change::new(None, Some(old));
             self.below.forward(cx, key, change, timestamp)?;
         }
         if let Some((key, new)) = new {
-            let change = Change { new: Some(new), old: None };
+            let change = Change::new(Some(new), None);
             self.below.forward(cx, key, change, timestamp)?;
         }
         Ok(())
@@ -192,7 +199,7 @@ impl<K: 'static, V: 'static> SourceNode for ChangeSource<K, V> {
         cx.enter(self.index);
         match self.read(record) {
             Ok((key, new, old)) => {
-                let change = Change { new: new.as_ref(), old: old.as_ref() };
+                let change = Change::new(new.as_ref(), old.as_ref());
                 self.below.forward(cx, &key, change, record.timestamp)
             }
             Err(error) => cx.failed(self.index, FailureKind::Deserialization, error.into()),

@@ -35,7 +35,7 @@ impl<K: 'static, V: 'static> Node<K, V> for TableSource<K, V> {
             return cx.null_record(self.index, NullPart::Key);
         };
         let Some(kept) = &self.kept else {
-            let change = Change { new: record.value, old: None };
+            let change = Change::new(record.value, None);
             return self.below.forward(cx, key, change, record.timestamp);
         };
         with_buffer(cx, self.index, |cx, buffer| keep(kept, cx, (key, buffer), record))
@@ -61,7 +61,7 @@ pub(crate) struct MapTable<K, V2, F> {
     /// The store of the result, if it has one.
     pub(crate) kept: Option<Kept<K, V2>>,
     /// Whether an update is swallowed when there is no value before nor after it, and old values are
-    /// sent (feature row D47: filters do so).
+    /// sent (feature row D47: filters do so, but not below a versioned table).
     pub(crate) swallows_nothing: bool,
 }
 
@@ -83,6 +83,7 @@ where
             index: wiring.index(),
             sends_old: wiring.sends_old_values(),
             kept,
+            swallows_nothing: map.swallows_nothing && !wiring.input_is_versioned(),
             below: wiring.tables_below()?,
             map: Arc::clone(&map),
             input: PhantomData::<fn(V)>,
@@ -94,6 +95,7 @@ struct Map<K, V, V2, F> {
     index: NodeIndex,
     sends_old: bool,
     kept: Option<Arc<KeptTable<K, V2>>>,
+    swallows_nothing: bool,
     below: TablesBelow<K, V2>,
     map: Arc<MapTable<K, V2, F>>,
     input: PhantomData<fn(V)>,
@@ -132,7 +134,8 @@ where
         let Some(kept) = &self.kept else {
             let old =
                 if self.sends_old { self.compute(key, change.old)? } else { NewValue::Made(None) };
-            let change = Change { new: new.as_ref(), old: old.as_ref() };
+            let (new, old) = (new.as_ref(), old.as_ref());
+            let change = Change { is_latest: change.is_latest, ..Change::new(new, old) };
             if self.swallows(change) {
                 return Ok(());
             }
@@ -141,7 +144,7 @@ where
         let store_key = kept.key(key, buffer)?;
         let old =
             if self.sends_old { kept.get(cx, &store_key)?.map(|(value, _)| value) } else { None };
-        if self.swallows(Change { new: new.as_ref(), old: old.as_ref() }) {
+        if self.swallows(Change::new(new.as_ref(), old.as_ref())) {
             return Ok(());
         }
         kept.put(cx, store_key, &new, old.as_ref(), timestamp)
@@ -152,7 +155,7 @@ where
     }
 
     fn swallows(&self, change: Change<'_, V2>) -> bool {
-        self.map.swallows_nothing && self.sends_old && change.new.is_none() && change.old.is_none()
+        self.swallows_nothing && self.sends_old && change.new.is_none() && change.old.is_none()
     }
 }
 

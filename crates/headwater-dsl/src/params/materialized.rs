@@ -9,7 +9,7 @@ use headwater_topology::{StoreKind, StoreSpec};
 use super::plain_impls;
 use crate::graph::LogicalGraph;
 use crate::serdes::{Codec, codec};
-use crate::store::{StoreDeclaration, StoreSerdes};
+use crate::store::{StoreDeclaration, StoreSerdes, StoreSupplier, check};
 
 /// How a table is kept: store name, serdes, disk or memory, caching, logging.
 ///
@@ -36,11 +36,12 @@ pub struct Materialized<K, V> {
     pub(crate) key: Option<Codec<K>>,
     pub(crate) value: Option<Codec<V>>,
     in_memory: Option<bool>,
+    kind: StoreKind,
     caching: bool,
     logging: Option<BTreeMap<String, String>>,
 }
 
-plain_impls!(Materialized { given, name, key, value, in_memory, caching, logging });
+plain_impls!(Materialized { given, name, key, value, in_memory, kind, caching, logging });
 
 impl<K, V> Materialized<K, V> {
     /// Nothing said: a generated name, the serdes of the group or stream, on disk, cached, logged.
@@ -51,6 +52,7 @@ impl<K, V> Materialized<K, V> {
             key: None,
             value: None,
             in_memory: None,
+            kind: StoreKind::TimestampedKeyValue,
             caching: true,
             logging: Some(BTreeMap::new()),
         }
@@ -59,6 +61,13 @@ impl<K, V> Materialized<K, V> {
     /// Names the store (`Materialized.as`).
     pub fn named(name: impl Into<String>) -> Self {
         Self { given: true, name: Some(name.into()), ..Self::new() }
+    }
+
+    /// In the store that a supplier makes, under its name (`Materialized.as` of a supplier).
+    pub fn from_supplier(supplier: StoreSupplier) -> Self {
+        let StoreSupplier { name, kind, persistent } = supplier;
+        let in_memory = Some(!persistent);
+        Self { given: true, name: Some(name), in_memory, kind, ..Self::new() }
     }
 
     /// With these serdes and a generated name.
@@ -121,19 +130,30 @@ impl<K: 'static, V: 'static> Materialized<K, V> {
     /// Checks the given name.
     pub(crate) fn checked(self, graph: &mut LogicalGraph) -> Self {
         let name = graph.valid_name(self.name.as_deref());
-        Self { name, ..self }
+        let checked = Self { name, ..self };
+        if let Some(name) = &checked.name
+            && let Err(problem) = check(&checked.spec(name))
+        {
+            graph.note(problem);
+        }
+        checked
     }
 
     /// The store of this name.
     pub(crate) fn declare(&self, store_name: &str) -> Arc<StoreDeclaration> {
-        let mut spec =
-            StoreSpec::new(store_name, StoreKind::TimestampedKeyValue).with_caching(self.caching);
+        let serdes = StoreSerdes::new(self.key.clone(), self.value.clone());
+        Arc::new(StoreDeclaration { spec: Arc::new(self.spec(store_name)), serdes })
+    }
+
+    fn spec(&self, store_name: &str) -> StoreSpec {
+        // No caching for versioned stores, whatever was asked for (feature row D52).
+        let caching = self.caching && !matches!(self.kind, StoreKind::Versioned { .. });
+        let mut spec = StoreSpec::new(store_name, self.kind.clone()).with_caching(caching);
         if self.in_memory == Some(true) {
             spec = spec.in_memory();
         }
         spec.logging.clone_from(&self.logging);
-        let serdes = StoreSerdes::new(self.key.clone(), self.value.clone());
-        Arc::new(StoreDeclaration { spec: Arc::new(spec), serdes })
+        spec
     }
 }
 

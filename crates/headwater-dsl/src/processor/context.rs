@@ -10,7 +10,10 @@ use headwater_runtime::{
 use headwater_topology::TaskId;
 
 use super::error::ContextError;
-use super::stores::{KeyValueStore, TimestampedKeyValueStore};
+use super::stores::{
+    KeyValueStore, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders,
+    VersionedKeyValueStore,
+};
 use crate::edge::NamedBelow;
 use crate::record::Record;
 use crate::serdes::DefaultSerdes;
@@ -169,6 +172,32 @@ impl ProcessingContext<'_, '_> {
             StoreKindOf::TimestampedKeyValue,
             TimestampedKeyValueStore::new,
         )
+    }
+
+    /// The key-value store with timestamps and headers of this name, for use from now on.
+    ///
+    /// # Errors
+    /// As for [`key_value_store`](Self::key_value_store).
+    pub fn timestamped_key_value_store_with_headers<K: 'static, V: 'static>(
+        &self,
+        name: &str,
+    ) -> Result<TimestampedKeyValueStoreWithHeaders<K, V>, ContextError> {
+        self.surroundings.find(
+            name,
+            StoreKindOf::TimestampedKeyValueWithHeaders,
+            TimestampedKeyValueStoreWithHeaders::new,
+        )
+    }
+
+    /// The versioned store of this name, for use from now on.
+    ///
+    /// # Errors
+    /// As for [`key_value_store`](Self::key_value_store).
+    pub fn versioned_key_value_store<K: 'static, V: 'static>(
+        &self,
+        name: &str,
+    ) -> Result<VersionedKeyValueStore<K, V>, ContextError> {
+        self.surroundings.find(name, StoreKindOf::VersionedKeyValue, VersionedKeyValueStore::new)
     }
 
     /// Remembers an error that ends the task's work.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use headwater_runtime::TaskError;
+use headwater_store::StoreError;
 use headwater_store::serde::SerdeError;
 
 /// Why a processor's context cannot do what it was asked for.
@@ -19,6 +20,12 @@ pub enum ContextError {
         store: Arc<str>,
         /// What the serde says.
         source: SerdeError,
+    },
+    /// A store holds bytes that are not of its layout.
+    #[error(transparent)]
+    Store {
+        /// What is wrong.
+        source: StoreError,
     },
     /// The store is not among those of the processor.
     #[error(

@@ -7,7 +7,7 @@ use crate::record::Change;
 
 fn check(new: Option<&str>, old: Option<&str>, bytes: &[u8]) {
     let (new, old) = (new.map(str::to_owned), old.map(str::to_owned));
-    let change = Change { new: new.as_ref(), old: old.as_ref() };
+    let change = Change::new(new.as_ref(), old.as_ref());
     let mut written = Vec::new();
     write(&Utf8, change, &mut Vec::new(), &mut written).unwrap();
     assert_eq!(written, bytes);

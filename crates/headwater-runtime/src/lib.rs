@@ -27,8 +27,8 @@ pub use process::{
     NullRecords, OffsetReset, ProcessorProgram, ProcessorSlot, ProcessorSupplier, Program,
     PunctuationToken, PunctuationType, RawRecord, Reaction, RecordPosition, SinkProgram, SinkSlot,
     SourceNode, SourceProgram, StoreBackendChoice, StoreCursor, StoreFormats, StoreProgram,
-    StoreSlot, StoredVersion, TaskError, TaskProcessor, UserError, UserPanic, dead_letter,
-    log_and_continue, log_and_fail,
+    StoreSlot, StoredEntry, StoredVersion, TaskError, TaskProcessor, UserError, UserPanic,
+    dead_letter, log_and_continue, log_and_fail,
 };
 pub use query::{
     QueryError, QueryableStoreType, QueryableStoreTypes, ReadOnlyKeyValueStore,

@@ -12,7 +12,7 @@ mod punctuation;
 mod slots;
 pub(crate) mod store;
 
-pub use cx::{Cx, StoreCursor, StoredVersion};
+pub use cx::{Cx, StoreCursor, StoredEntry, StoredVersion};
 pub use drops::{DropCounts, DropReason, DroppedRecords};
 pub use error::{FailureKind, RecordPosition, TaskError, UserError, UserPanic};
 pub use handler::{
@@ -25,7 +25,9 @@ pub use program::{
     ProcessorSupplier, Program, RawRecord, SinkProgram, SourceNode, SourceProgram,
     StoreBackendChoice, StoreFormats, StoreProgram, TaskProcessor,
 };
-pub use punctuation::{DuePunctuation, PunctuationToken, PunctuationType, Punctuations};
+pub use punctuation::{
+    DuePunctuation, FirstPunctuation, PunctuationToken, PunctuationType, Punctuations,
+};
 pub use slots::{NodeIndex, ProcessorSlot, SinkSlot, StoreSlot};
 
 pub(crate) use cx::Origin;

@@ -99,11 +99,14 @@ fn varint_length(value: i32) -> usize {
 
 fn push_varint(value: i32, out: &mut Vec<u8>) {
     let mut left = zigzag(value);
-    while left >= 0x80 {
-        out.push((left & 0x7f) as u8 | 0x80);
+    loop {
+        let [low, ..] = left.to_le_bytes();
         left >>= 7;
+        if left == 0 {
+            return out.push(low);
+        }
+        out.push(low | 0x80);
     }
-    out.push(left as u8);
 }
 
 fn take_varint(bytes: &[u8]) -> Option<(i32, &[u8])> {
@@ -123,7 +126,7 @@ mod tests {
     use super::*;
 
     fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
     }
 
     /// The original's vectors `headers` and `value_timestamp_headers`.

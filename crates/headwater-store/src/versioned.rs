@@ -35,9 +35,9 @@ impl VersionedOptions {
     pub fn new(history_retention_ms: i64, segment_interval_ms: Option<i64>) -> Self {
         let history = history_retention_ms.max(0);
         let derived = match history {
-            ..=60_000 => (history / 3).max(2_000),
-            ..=300_000 => (history / 5).max(20_000),
-            ..=3_600_000 => (history / 12).max(60_000),
+            0..=60_000 => (history / 3).max(2_000),
+            60_001..=300_000 => (history / 5).max(20_000),
+            300_001..=3_600_000 => (history / 12).max(60_000),
             _ => (history / 24).max(300_000),
         };
         let segment_interval_ms = segment_interval_ms.unwrap_or(derived).max(1);
@@ -197,8 +197,12 @@ impl VersionedLayout {
         as_of: i64,
     ) -> Result<Option<VersionedRecord<&[u8]>>, StoreError> {
         if self.read_latest(store, key)?.is_some_and(|timestamp| timestamp <= as_of) {
-            let (timestamp, value) = split_timestamp(&self.value).expect("it was just split");
-            return Ok(Some(VersionedRecord { value, timestamp, valid_to: None }));
+            let latest = split_timestamp(&self.value);
+            return Ok(latest.map(|(timestamp, value)| VersionedRecord {
+                value,
+                timestamp,
+                valid_to: None,
+            }));
         }
         if as_of < self.history_start(store)? {
             return Ok(None);
@@ -230,8 +234,10 @@ impl VersionedLayout {
         to: i64,
     ) -> Result<Vec<VersionedRecord<Vec<u8>>>, StoreError> {
         let mut found = Vec::new();
-        if self.read_latest(store, key)?.is_some_and(|timestamp| timestamp <= to) {
-            let (timestamp, value) = split_timestamp(&self.value).expect("it was just split");
+        self.read_latest(store, key)?;
+        if let Some((timestamp, value)) = split_timestamp(&self.value)
+            && timestamp <= to
+        {
             found.push(VersionedRecord { value: value.to_vec(), timestamp, valid_to: None });
         }
         if to >= self.history_start(store)? {

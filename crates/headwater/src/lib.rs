@@ -66,18 +66,20 @@ pub use headwater_dsl::{
     KTable, KeyValueEntries, KeyValueStore, LogAndSkipOnInvalidTimestamp, Materialized, Nullable,
     Nullity, OffsetReset, Part, Partitions, Present, Printed, Processed, ProcessingContext,
     Processor, ProcessorContext, Produced, Punctuation, Record, RecordMetadata, Repartitioned,
-    Stores, StreamsBuilder, Terminal, TimestampExtractor, TimestampedKeyValueStore, TopicSelection,
-    Topology, TopologyBuilder, UsePartitionTimeOnInvalidTimestamp, ValueTransformerWithKey,
+    StoreSupplier, Stores, StreamsBuilder, Terminal, TimestampExtractor,
+    TimestampedKeyValueEntries, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders,
+    TopicSelection, Topology, TopologyBuilder, UsePartitionTimeOnInvalidTimestamp,
+    ValueTimestampHeaders, ValueTransformerWithKey, VersionedKeyValueStore,
 };
 pub use headwater_runtime::{
     BuiltInAssignor, CloseTimeout, DropReason, DroppedRecords, ExceptionHandler, Failure,
     FailureKind, Handlers, Headers, Instance, InstanceBuilder, InstanceError, InstanceState,
     NullRecords, PunctuationToken, PunctuationType, QueryError, QueryableStoreTypes, Reaction,
-    ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore, RestoreListener, StartError,
-    StoreQueryParameters, StreamsConfig, TaskError, TaskStatus, UncaughtReaction, UserError,
-    dead_letter, log_and_continue, log_and_fail,
+    ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore, ReadOnlyVersionedKeyValueStore,
+    RestoreListener, StartError, StoreQueryParameters, StreamsConfig, TaskError, TaskStatus,
+    UncaughtReaction, UserError, dead_letter, log_and_continue, log_and_fail,
 };
-pub use headwater_store::ValueAndTimestamp;
+pub use headwater_store::{ValueAndTimestamp, VersionedPut, VersionedRecord};
 pub use instance::Headwater;
 
 #[cfg(feature = "kafka")]
@@ -122,7 +124,7 @@ pub mod prelude {
         Grouped, Headers, Headwater, Instance, InstanceState, KGroupedStream, KGroupedTable,
         KStream, KTable, KeyValueStore, Materialized, Nullable, OffsetReset, Partitions, Present,
         Processed, ProcessingContext, Processor, ProcessorContext, Produced, Punctuation,
-        PunctuationType, Record, Repartitioned, Stores, StreamsBuilder, StreamsConfig,
-        TimestampedKeyValueStore, Topology, UserError,
+        PunctuationType, Record, Repartitioned, StoreSupplier, Stores, StreamsBuilder,
+        StreamsConfig, TimestampedKeyValueStore, Topology, UserError, VersionedKeyValueStore,
     };
 }

@@ -1,11 +1,12 @@
 //! Parameter objects of the cases: section 4 of the format.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use headwater::serde::Serde;
 use headwater::{
     Consumed, FailOnInvalidTimestamp, Grouped, LogAndSkipOnInvalidTimestamp, Materialized,
-    OffsetReset, Partitions, Processed, Produced, Record, Repartitioned, Stores,
+    OffsetReset, Partitions, Processed, Produced, Record, Repartitioned, StoreSupplier, Stores,
     UsePartitionTimeOnInvalidTimestamp,
 };
 use serde_json::Value as Json;
@@ -138,8 +139,11 @@ where
     DynSerde: Serde<V>,
 {
     let Some(json) = json else { return Ok(Materialized::new()) };
-    let mut materialized: Materialized<Value, V> = match json.get("store") {
-        Some(store) => Materialized::named(json_text(store)),
+    let mut materialized: Materialized<Value, V> = match json.get("store").map(json_text) {
+        Some(store) => match json.get("supplier") {
+            Some(supplier) => Materialized::from_supplier(self::supplier(store, supplier)?),
+            None => Materialized::named(store),
+        },
         // Something is said, if only the default.
         None => Materialized::new().with_caching_enabled(),
     };
@@ -160,11 +164,30 @@ where
     if json.get("type").is_some_and(|kind| kind == "in_memory") {
         materialized = materialized.in_memory();
     }
-    match json.get("supplier").map(|supplier| json_text(&supplier["kind"])) {
-        None => Ok(materialized),
-        Some("kv") => Ok(materialized.in_memory()),
-        Some(other) => Err(Missing(format!("store supplier {other}"))),
-    }
+    Ok(materialized)
+}
+
+fn supplier(store: &str, json: &Json) -> Result<StoreSupplier, Missing> {
+    Ok(match json_text(&json["kind"]) {
+        "kv" => StoreSupplier::in_memory_key_value_store(store),
+        "plain_kv" => StoreSupplier::persistent_key_value_store(store),
+        "versioned" => {
+            let history = milliseconds(&json["history"])?;
+            let supplier = StoreSupplier::persistent_versioned_key_value_store(store, history);
+            match json.get("segment_interval") {
+                Some(interval) => supplier.with_segment_interval(milliseconds(interval)?),
+                None => supplier,
+            }
+        }
+        other => return Err(Missing(format!("store supplier {other}"))),
+    })
+}
+
+fn milliseconds(json: &Json) -> Result<Duration, Missing> {
+    let Some(milliseconds) = json.as_u64() else {
+        return Err(Missing("negative time, which has no form here".to_owned()));
+    };
+    Ok(Duration::from_millis(milliseconds))
 }
 
 fn topic_config(json: &Json) -> BTreeMap<String, String> {
@@ -190,6 +213,18 @@ pub(super) fn store(json: &Json) -> Result<Stores<Value, Value>, Missing> {
     let mut store = match json_text(&json["type"]) {
         "kv" => Stores::key_value(name, key, value),
         "ts_kv" => Stores::timestamped_key_value(name, key, value),
+        "lru" => {
+            let max_entries = json["max_entries"].as_u64().and_then(|it| it.try_into().ok());
+            Stores::lru_map(name, max_entries.expect("a number of entries"), key, value)
+        }
+        "versioned" => {
+            let store =
+                Stores::versioned_key_value(name, milliseconds(&json["history"])?, key, value);
+            match json.get("segment_interval") {
+                Some(interval) => store.with_segment_interval(milliseconds(interval)?),
+                None => store,
+            }
+        }
         other => return Err(Missing(format!("store type {other}"))),
     };
     if json.get("in_memory") == Some(&Json::Bool(true)) {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use headwater::store::{VersionedPut, VersionedRecord};
 use headwater::{
     ContextError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Headers,
     KeyValueStore, ProcessingContext, Processor, ProcessorContext, Punctuation, PunctuationType,
-    Record, TimestampedKeyValueStore, UserError,
+    Record, TimestampedKeyValueStore, UserError, VersionedKeyValueStore,
 };
 use serde_json::Value as Json;
 
@@ -44,12 +45,16 @@ pub(super) enum StoreAction {
     Delete,
     TsLast,
     Read,
+    VersionedPut,
+    VersionedDelete,
+    VersionedGet,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     kind: PunctuationType,
     interval: Duration,
+    start_ms: Option<i64>,
 }
 
 impl Recipe {
@@ -63,6 +68,7 @@ impl Recipe {
                 _ => PunctuationType::WallClockTime,
             },
             interval: Duration::from_millis(args[at + 1].as_u64().expect("milliseconds")),
+            start_ms: None,
         };
         let header = |in_place| Self::AddHeader {
             name: string(0),
@@ -89,8 +95,15 @@ impl Recipe {
             "delete" => with_store(StoreAction::Delete),
             "ts_last" => with_store(StoreAction::TsLast),
             "read" => with_store(StoreAction::Read),
+            "versioned_put" => with_store(StoreAction::VersionedPut),
+            "versioned_delete" => with_store(StoreAction::VersionedDelete),
+            "versioned_get" => with_store(StoreAction::VersionedGet),
             "buffer" => Self::Buffer { store: string(0), schedule: schedule(1) },
             "tick" => Self::Tick { schedule: schedule(0), once: false },
+            "tick_from" => {
+                let start_ms = Some(args[2].as_i64().expect("a time"));
+                Self::Tick { schedule: Schedule { start_ms, ..schedule(0) }, once: false }
+            }
             "tick_once" => Self::Tick { schedule: schedule(0), once: true },
             "route" => Self::Route { prefix: string(0), yes: string(1), no: string(2) },
             "to_children" => Self::ToChildren(texts(&Json::from(args.to_vec()))),
@@ -108,6 +121,7 @@ pub(super) struct Running<R> {
 enum Store {
     Plain(KeyValueStore<Value, Value>),
     Timestamped(TimestampedKeyValueStore<Value, Value>),
+    Versioned(VersionedKeyValueStore<Value, Value>),
 }
 
 impl<R: AsRef<Recipe>> Running<R> {
@@ -123,7 +137,11 @@ impl<R: AsRef<Recipe>> Running<R> {
             _ => None,
         };
         if let Recipe::Buffer { schedule, .. } | Recipe::Tick { schedule, .. } = recipe.as_ref() {
-            context.schedule(schedule.interval, schedule.kind);
+            let Schedule { kind, interval, start_ms } = *schedule;
+            match start_ms {
+                Some(start_ms) => context.schedule_from(start_ms, interval, kind),
+                None => context.schedule(interval, kind),
+            };
         }
         Ok(Self { recipe, store })
     }
@@ -251,8 +269,47 @@ impl<R: AsRef<Recipe>> Running<R> {
                 let answer = format!("{old}>{}", text(value));
                 out.forward(record.with_value(Some(&Value::Text(answer))))
             }
+            StoreAction::VersionedPut
+            | StoreAction::VersionedDelete
+            | StoreAction::VersionedGet => {
+                let answer = self.use_history(action, out.context(), (key, value), timestamp)?;
+                out.forward(record.with_value(Some(&Value::Text(answer))))
+            }
             StoreAction::Read => Ok(()),
         }
+    }
+
+    fn use_history(
+        &self,
+        action: StoreAction,
+        context: &mut ProcessingContext<'_, '_>,
+        (key, value): (&Value, Arg<'_>),
+        timestamp: i64,
+    ) -> Result<String, UserError> {
+        let Store::Versioned(store) = self.store() else {
+            return Err("versions need a versioned store".into());
+        };
+        let shown = |version: Option<VersionedRecord<Value>>| {
+            version.map_or_else(
+                || "none".to_owned(),
+                |found| format!("{}@{}", text(Some(&found.value)), found.timestamp),
+            )
+        };
+        Ok(match action {
+            StoreAction::VersionedPut => {
+                let answer = match store.put(context, key, value, timestamp)? {
+                    VersionedPut::Latest => -1,
+                    VersionedPut::ValidTo(time) => time,
+                    VersionedPut::NotPut => i64::MIN,
+                };
+                format!("{}#{answer}", text(value))
+            }
+            StoreAction::VersionedDelete => shown(store.delete(context, key, timestamp)?),
+            _ => {
+                let latest = shown(store.get(context, key)?);
+                format!("{latest},{}", shown(store.get_as_of(context, key, timestamp)?))
+            }
+        })
     }
 
     fn tick<'a, 'cx: 'a>(
@@ -294,11 +351,14 @@ impl<R: AsRef<Recipe>> Running<R> {
 impl Store {
     fn find(context: &ProcessingContext<'_, '_>, name: &str) -> Result<Self, ContextError> {
         match context.key_value_store(name) {
-            Err(ContextError::OtherKind { .. }) => {
-                context.timestamped_key_value_store(name).map(Self::Timestamped)
-            }
-            found => found.map(Self::Plain),
+            Err(ContextError::OtherKind { .. }) => {}
+            found => return found.map(Self::Plain),
         }
+        match context.timestamped_key_value_store(name) {
+            Err(ContextError::OtherKind { .. }) => {}
+            found => return found.map(Self::Timestamped),
+        }
+        context.versioned_key_value_store(name).map(Self::Versioned)
     }
 
     fn get(
@@ -309,6 +369,7 @@ impl Store {
         match self {
             Self::Plain(store) => store.get(context, key),
             Self::Timestamped(store) => Ok(store.get(context, key)?.map(|found| found.value)),
+            Self::Versioned(store) => Ok(store.get(context, key)?.map(|found| found.value)),
         }
     }
 
@@ -325,6 +386,7 @@ impl Store {
             (Self::Plain(store), None) => store.delete(context, key).map(drop),
             (Self::Timestamped(store), Some(value)) => store.put(context, key, value, timestamp),
             (Self::Timestamped(store), None) => store.delete(context, key).map(drop),
+            (Self::Versioned(store), value) => store.put(context, key, value, timestamp).map(drop),
         }
     }
 

@@ -33,7 +33,9 @@ pub(super) fn differences_of_error(
 ) -> Vec<Difference> {
     let mut differences = Vec::new();
     let class = match error {
-        DslError::NoPartitions { .. } => "IllegalArgumentException",
+        DslError::NoPartitions { .. } | DslError::NoSegmentInterval { .. } => {
+            "IllegalArgumentException"
+        }
         DslError::MissingSerde { .. } => "StreamsException",
         _ => "TopologyException",
     };

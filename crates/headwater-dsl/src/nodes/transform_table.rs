@@ -89,7 +89,8 @@ where
             } else {
                 None
             };
-            let change = Change { new: new.as_ref(), old: old.as_ref() };
+            let is_latest = change.is_latest;
+            let change = Change { is_latest, ..Change::new(new.as_ref(), old.as_ref()) };
             return Ok(self.below.forward(cx, key, change, timestamp)?);
         };
         let store_key = kept.key(key, buffer)?;

@@ -142,6 +142,30 @@ impl ProcessingContext<'_, '_> {
         self.cx.schedule(self.slot, interval, kind)
     }
 
+    /// As [`schedule`](Self::schedule), at the time `start_ms` and multiples of the interval after it,
+    /// in milliseconds since the Unix epoch (KIP-1146). By the wall clock, times that are over are left
+    /// out; in stream time the first punctuation comes with the first record that is not earlier.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use headwater_dsl::ProcessingContext;
+    /// use headwater_runtime::PunctuationType;
+    ///
+    /// /// Every full hour, whenever the task began.
+    /// fn hourly(context: &mut ProcessingContext<'_, '_>) {
+    ///     context.schedule_from(0, Duration::from_secs(60 * 60), PunctuationType::WallClockTime);
+    /// }
+    /// ```
+    pub fn schedule_from(
+        &mut self,
+        start_ms: i64,
+        interval: Duration,
+        kind: PunctuationType,
+    ) -> PunctuationToken {
+        self.cx.schedule_from(self.slot, start_ms, interval, kind)
+    }
+
     /// Ends a schedule; says whether it was there.
     pub fn cancel(&mut self, token: PunctuationToken) -> bool {
         self.cx.cancel(token)

@@ -40,6 +40,7 @@ impl<K, V> Clone for Place<K, V> {
 }
 
 /// What is to be written under a key.
+#[derive(Debug)]
 enum New<'v, V> {
     Deleted,
     Value(&'v V),
@@ -102,7 +103,7 @@ impl<K, V> Place<K, V> {
         timestamp: i64,
     ) -> Result<(), ContextError> {
         self.with_value(context, key, new.value(), |context, key, value| {
-            let put = match (&new, value) {
+            let put = match (new, value) {
                 (New::WithHeaders(_, headers), Some(value)) => {
                     context.cx.put_with_headers(self.slot, key, (value, headers), timestamp)
                 }
@@ -147,8 +148,16 @@ impl<K, V> Place<K, V> {
     }
 }
 
+impl<V> Clone for New<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for New<'_, V> {}
+
 impl<'v, V> New<'v, V> {
-    const fn value(&self) -> Option<&'v V> {
+    const fn value(self) -> Option<&'v V> {
         match self {
             Self::Deleted => None,
             Self::Value(value) | Self::WithHeaders(value, _) => Some(value),

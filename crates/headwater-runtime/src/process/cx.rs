@@ -14,9 +14,9 @@ use smallvec::SmallVec;
 
 use crate::process::store::{RecordContext, TaskStore};
 use crate::process::{
-    CachedUpdate, DropReason, ExceptionHandler, Failure, FailureKind, Headers, NodeIndex,
-    NullError, NullPart, NullRecords, ProcessorSlot, PunctuationToken, PunctuationType, RawRecord,
-    Reaction, RecordPosition, SinkSlot, StoreSlot, TaskError, TaskProcessor, UserError,
+    CachedUpdate, DropReason, ExceptionHandler, Failure, FailureKind, FirstPunctuation, Headers,
+    NodeIndex, NullError, NullPart, NullRecords, ProcessorSlot, PunctuationToken, PunctuationType,
+    RawRecord, Reaction, RecordPosition, SinkSlot, StoreSlot, TaskError, TaskProcessor, UserError,
     dead_letter_headers,
 };
 use crate::task::TaskCore;
@@ -24,7 +24,7 @@ use crate::worker::{AppendError, Partitioning, ThreadCore, TopicIndex};
 
 mod stores;
 
-pub use stores::StoredVersion;
+pub use stores::{StoredEntry, StoredVersion};
 
 /// The context of a record on its way through a task, made anew for each record: where it came
 /// from, and what the nodes may do with the task's stores, sinks and schedules.
@@ -468,8 +468,23 @@ impl Cx<'_> {
         interval: Duration,
         kind: PunctuationType,
     ) -> PunctuationToken {
-        let interval_ms = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX);
-        self.task.punctuations.schedule(slot, kind, interval_ms, self.thread.now.wall_ms)
+        let first = match kind {
+            PunctuationType::StreamTime => FirstPunctuation::AtOnce,
+            PunctuationType::WallClockTime => FirstPunctuation::AfterInterval,
+        };
+        self.task.punctuations.schedule(slot, kind, interval, (first, self.thread.now.wall_ms))
+    }
+
+    /// As [`schedule`](Self::schedule), at a time and multiples of the interval after it (KIP-1146).
+    pub fn schedule_from(
+        &mut self,
+        slot: ProcessorSlot,
+        start_ms: i64,
+        interval: Duration,
+        kind: PunctuationType,
+    ) -> PunctuationToken {
+        let first = FirstPunctuation::At(start_ms);
+        self.task.punctuations.schedule(slot, kind, interval, (first, self.thread.now.wall_ms))
     }
 
     /// Ends a schedule; says whether it was there.

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
 use crate::process::ProcessorSlot;
 
@@ -13,6 +14,17 @@ pub enum PunctuationType {
     StreamTime,
     /// The wall clock. First due one interval after scheduling.
     WallClockTime,
+}
+
+/// When the first punctuation of a schedule is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FirstPunctuation {
+    /// As soon as there is data, then at multiples of the interval.
+    AtOnce,
+    /// One interval from now.
+    AfterInterval,
+    /// At this time, or by the wall clock one of the intervals after it if it is over (KIP-1146).
+    At(i64),
 }
 
 /// Names one schedule, for cancelling it and for telling several apart in a processor.
@@ -82,20 +94,24 @@ pub struct Punctuations {
 }
 
 impl Punctuations {
-    /// Adds a schedule. `wall_ms` is the wall-clock time now; `interval_ms` at least 1.
+    /// Adds a schedule. `wall_ms` is the wall-clock time now; the interval is at least 1 ms.
     pub fn schedule(
         &mut self,
         processor: ProcessorSlot,
         kind: PunctuationType,
-        interval_ms: i64,
-        wall_ms: i64,
+        interval: Duration,
+        (first, wall_ms): (FirstPunctuation, i64),
     ) -> PunctuationToken {
         self.last_token += 1;
         let token = PunctuationToken(self.last_token);
-        let interval = interval_ms.max(1);
-        let next = match kind {
-            PunctuationType::StreamTime => 0,
-            PunctuationType::WallClockTime => wall_ms.saturating_add(interval),
+        let interval = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX).max(1);
+        let next = match (first, kind) {
+            (FirstPunctuation::AtOnce, _) => 0,
+            (FirstPunctuation::AfterInterval, _) => wall_ms.saturating_add(interval),
+            (FirstPunctuation::At(start), PunctuationType::WallClockTime) if start < wall_ms => {
+                next_after(start, interval, wall_ms)
+            }
+            (FirstPunctuation::At(start), _) => start,
         };
         let schedule = Schedule { next, token, processor, interval };
         self.queue(kind).heap.push(Reverse(schedule));
@@ -144,18 +160,55 @@ fn next_after(planned: i64, interval: i64, now: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{PunctuationType, Punctuations, next_after};
+    use std::time::Duration;
+
+    use super::{FirstPunctuation, PunctuationToken, PunctuationType, Punctuations, next_after};
     use crate::process::ProcessorSlot;
 
     fn due(punctuations: &mut Punctuations, kind: PunctuationType, now: i64) -> Vec<i64> {
         std::iter::from_fn(|| punctuations.take_due(kind, now)).map(|due| due.timestamp).collect()
     }
 
+    fn schedule(
+        punctuations: &mut Punctuations,
+        processor: u32,
+        kind: PunctuationType,
+        interval_ms: u64,
+        wall_ms: i64,
+    ) -> PunctuationToken {
+        let first = match kind {
+            PunctuationType::StreamTime => FirstPunctuation::AtOnce,
+            PunctuationType::WallClockTime => FirstPunctuation::AfterInterval,
+        };
+        let interval = Duration::from_millis(interval_ms);
+        punctuations.schedule(ProcessorSlot(processor), kind, interval, (first, wall_ms))
+    }
+
+    /// Now is 1003; the times are those of the original.
+    #[test]
+    fn a_start_time_anchors_a_schedule() {
+        let (wall, stream) = (PunctuationType::WallClockTime, PunctuationType::StreamTime);
+        let cases = [
+            (wall, 1_007, 1_007),
+            (wall, 1_003, 1_003),
+            (wall, 998, 1_008),
+            (wall, 3, 1_013),
+            (stream, 40, 40),
+            (stream, 0, 0),
+        ];
+        for (kind, start, expected) in cases {
+            let mut punctuations = Punctuations::default();
+            let first = (FirstPunctuation::At(start), 1_003);
+            punctuations.schedule(ProcessorSlot(0), kind, Duration::from_millis(10), first);
+            assert_eq!(punctuations.queue(kind).next(), expected, "{kind:?} from {start}");
+        }
+    }
+
     #[test]
     fn stream_time_is_due_at_once_then_aligned() {
         let mut punctuations = Punctuations::default();
         let kind = PunctuationType::StreamTime;
-        punctuations.schedule(ProcessorSlot(0), kind, 10, 1_000);
+        schedule(&mut punctuations, 0, kind, 10, 1_000);
         assert_eq!(due(&mut punctuations, kind, 3), [3]);
         assert!(due(&mut punctuations, kind, 9).is_empty());
         assert_eq!(due(&mut punctuations, kind, 10), [10]);
@@ -167,7 +220,7 @@ mod tests {
     fn wall_clock_is_due_after_one_interval() {
         let mut punctuations = Punctuations::default();
         let kind = PunctuationType::WallClockTime;
-        let token = punctuations.schedule(ProcessorSlot(0), kind, 10, 1_003);
+        let token = schedule(&mut punctuations, 0, kind, 10, 1_003);
         assert_eq!(punctuations.next_wall_ms(), 1_013);
         assert!(due(&mut punctuations, kind, 1_012).is_empty());
         assert_eq!(due(&mut punctuations, kind, 1_014), [1_014]);
@@ -181,8 +234,8 @@ mod tests {
     fn equal_times_keep_the_order_of_scheduling() {
         let mut punctuations = Punctuations::default();
         let kind = PunctuationType::StreamTime;
-        let first = punctuations.schedule(ProcessorSlot(7), kind, 5, 0);
-        let second = punctuations.schedule(ProcessorSlot(3), kind, 5, 0);
+        let first = schedule(&mut punctuations, 7, kind, 5, 0);
+        let second = schedule(&mut punctuations, 3, kind, 5, 0);
         let order: Vec<_> =
             std::iter::from_fn(|| punctuations.take_due(kind, 0)).map(|due| due.token).collect();
         assert_eq!(order, [first, second]);
@@ -192,8 +245,8 @@ mod tests {
     fn a_processor_made_anew_begins_without_schedules() {
         let mut punctuations = Punctuations::default();
         for kind in [PunctuationType::StreamTime, PunctuationType::WallClockTime] {
-            punctuations.schedule(ProcessorSlot(1), kind, 10, 0);
-            punctuations.schedule(ProcessorSlot(2), kind, 20, 0);
+            schedule(&mut punctuations, 1, kind, 10, 0);
+            schedule(&mut punctuations, 2, kind, 20, 0);
         }
         punctuations.cancel_all(ProcessorSlot(1));
         assert_eq!(punctuations.next_wall_ms(), 20);

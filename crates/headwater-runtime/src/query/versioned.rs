@@ -33,8 +33,10 @@ pub struct ReadOnlyVersionedKeyValueStore<K, V, KS, VS> {
     view: StoreView,
     key_serde: KS,
     value_serde: VS,
-    types: PhantomData<fn() -> (K, V)>,
+    types: Types<K, V>,
 }
+
+type Types<K, V> = PhantomData<fn() -> (K, V)>;
 
 impl<K, V, KS, VS> ReadOnlyVersionedKeyValueStore<K, V, KS, VS>
 where

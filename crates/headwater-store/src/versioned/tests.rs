@@ -8,7 +8,7 @@ use super::*;
 use crate::{MemoryBackend, OpenOptions, Overlay, OverlayOptions, StoreBackend, WriteBatch};
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// The states of a row after these steps, as the original writes them (vectors `versioned_segment`).

@@ -52,6 +52,6 @@ fn wrong_bytes_are_errors() {
 
 #[test]
 fn nothing_cannot_be_written() {
-    let change = Change::<String> { new: None, old: None };
+    let change = Change::<String>::new(None, None);
     assert!(write(&Utf8, change, &mut Vec::new(), &mut Vec::new()).is_err());
 }

@@ -104,6 +104,8 @@ pub struct TimestampedKeyValueEntries<K, V> {
     entries: Entries<K, V>,
 }
 
+type TimestampedEntry<K, V> = (K, ValueAndTimestamp<V>);
+
 impl<K, V> TimestampedKeyValueEntries<K, V> {
     pub(super) fn new(
         place: &Place<K, V>,
@@ -121,7 +123,7 @@ impl<K, V> TimestampedKeyValueEntries<K, V> {
     pub fn next(
         &mut self,
         context: &mut ProcessingContext<'_, '_>,
-    ) -> Result<Option<(K, ValueAndTimestamp<V>)>, ContextError> {
+    ) -> Result<Option<TimestampedEntry<K, V>>, ContextError> {
         self.entries.next(context, |place, stored| with_timestamp(place, stored))
     }
 }

@@ -11,6 +11,9 @@ use super::{Cx, StoreCursor, borrow_headers};
 use crate::process::store::{Keeper, RecordContext, TaskStore};
 use crate::process::{DropReason, Headers, StoreSlot, TaskError};
 
+/// A key and its value, taken out of the store's layout.
+pub type StoredEntry<'s> = (&'s [u8], StoredValue<'s>);
+
 /// A version of a value, as bytes.
 pub type StoredVersion<'s> = VersionedRecord<&'s [u8]>;
 
@@ -38,7 +41,7 @@ impl Cx<'_> {
     pub fn next_value<'c>(
         &'c mut self,
         cursor: &'c mut StoreCursor,
-    ) -> Result<Option<(&'c [u8], StoredValue<'c>)>, TaskError> {
+    ) -> Result<Option<StoredEntry<'c>>, TaskError> {
         let layout = self.task.stores[cursor.store.index()].layout;
         Ok(self.next_entry(cursor)?.map(|(key, stored)| (key, layout.split(stored))))
     }
@@ -92,7 +95,7 @@ impl Cx<'_> {
         timestamp: i64,
     ) -> Result<VersionedPut, TaskError> {
         let TaskStore { overlay, keeper, .. } = &mut self.task.stores[slot.index()];
-        let Keeper::Versioned(layout) = keeper else { panic!("{NOT_VERSIONED}") };
+        let Keeper::Versioned(layout) = keeper else { unreachable!("{NOT_VERSIONED}") };
         let put = layout.put(overlay, key, value, timestamp);
         let put = put.map_err(|error| self.store_error(slot, error))?;
         let record = Record { timestamp, key: Some(key), value, headers: &[] };
@@ -119,7 +122,7 @@ impl Cx<'_> {
     ) -> Result<Option<StoredVersion<'_>>, TaskError> {
         let task = self.task.id;
         let TaskStore { name, overlay, keeper, .. } = &mut self.task.stores[slot.index()];
-        let Keeper::Versioned(layout) = keeper else { panic!("{NOT_VERSIONED}") };
+        let Keeper::Versioned(layout) = keeper else { unreachable!("{NOT_VERSIONED}") };
         layout.get_as_of(overlay, key, as_of).map_err(|error| TaskError::Store {
             task,
             store: Arc::clone(name),

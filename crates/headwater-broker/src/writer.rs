@@ -80,6 +80,8 @@ pub trait LogWriter: fmt::Debug + Send {
 /// - [`Retry`](crate::NextStep::Retry) of a [commit](Self::commit): nobody knows whether it is
 ///   committed. A new writer with the same id settles it: when that is to be had, the transaction is
 ///   either committed, offsets included, or aborted.
+/// - [`ReplaceWriter`](crate::NextStep::ReplaceWriter): the coordinator knows nothing of the
+///   transaction, since it was open for too long. A new writer goes on.
 /// - Others are final.
 #[async_trait]
 pub trait TransactionalWriter: LogWriter {

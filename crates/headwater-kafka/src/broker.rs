@@ -9,7 +9,7 @@ use headwater_broker::{
 use crate::group::KafkaMembership;
 use crate::kafka::Kafka;
 use crate::reader::KafkaReader;
-use crate::writer::KafkaWriter;
+use crate::writer::{KafkaTransactionalWriter, KafkaWriter};
 
 #[async_trait]
 impl Broker for Kafka {
@@ -23,9 +23,9 @@ impl Broker for Kafka {
 
     async fn transactional_writer(
         &self,
-        _options: TransactionalOptions,
+        options: TransactionalOptions,
     ) -> Result<Box<dyn TransactionalWriter>, BrokerError> {
-        Err(BrokerError::Unsupported { call: "transactions" })
+        Ok(Box::new(KafkaTransactionalWriter::open(&self.client, options).await?))
     }
 
     fn membership(&self, options: GroupOptions) -> Box<dyn Membership> {

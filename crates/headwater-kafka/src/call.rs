@@ -28,6 +28,8 @@ pub(crate) enum Destination<'a> {
     Leader(&'a TopicPartition),
     /// The coordinator of this group.
     GroupCoordinator(&'a GroupId),
+    /// The coordinator of this transactional id.
+    TransactionCoordinator(&'a str),
 }
 
 /// An answer, with who gave it.
@@ -148,13 +150,24 @@ impl Client {
     pub(crate) async fn call<R: Request, T>(
         &self,
         to: Destination<'_>,
+        build: impl FnMut(i16) -> Result<R, BrokerError>,
+        read: impl FnMut(Answer<R::Response>) -> Result<T, Failure>,
+    ) -> Result<T, BrokerError> {
+        self.call_up_to(i16::MAX, to, build, read).await
+    }
+
+    /// As [`Client::call`], in a version that is not newer than `newest`.
+    pub(crate) async fn call_up_to<R: Request, T>(
+        &self,
+        newest: i16,
+        to: Destination<'_>,
         mut build: impl FnMut(i16) -> Result<R, BrokerError>,
         mut read: impl FnMut(Answer<R::Response>) -> Result<T, Failure>,
     ) -> Result<T, BrokerError> {
         let mut attempts = Attempts::new(&self.cluster);
         loop {
             let limit = self.cluster.options.request_timeout;
-            let result = match self.call_once(to, limit, &mut build).await {
+            let result = match self.call_once_up_to(newest, to, limit, &mut build).await {
                 Ok(answer) => read(answer),
                 Err(failure) => Err(failure),
             };

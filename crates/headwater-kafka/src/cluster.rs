@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use headwater_broker::{BrokerError, GroupId, TopicName, TopicPartition};
+use headwater_broker::{BrokerError, TopicName, TopicPartition};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
     FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse,
@@ -27,8 +27,9 @@ use crate::names::{wire_text, wire_topic};
 use crate::options::{Address, KafkaOptions};
 use facts::NoLeader;
 
-/// Kafka's number of groups among the things that have a coordinator.
+/// Kafka's numbers of the things that have a coordinator.
 const GROUP_KEY: i8 = 0;
+const TRANSACTION_KEY: i8 = 1;
 
 /// What all parts of a client share.
 pub(crate) struct Cluster {
@@ -40,8 +41,8 @@ pub(crate) struct Cluster {
     facts: Mutex<Arc<Facts>>,
     /// Held by the one who asks for metadata; the others find what it learned.
     asking: tokio::sync::Mutex<()>,
-    /// Who coordinates a group. Taken once for a request to a coordinator.
-    coordinators: Mutex<BTreeMap<GroupId, i32>>,
+    /// Who coordinates a thing of a kind, by its name. Taken once for a request to a coordinator.
+    coordinators: Mutex<BTreeMap<(i8, String), i32>>,
     /// Which node is asked next when any will do.
     turn: AtomicUsize,
 }
@@ -177,8 +178,8 @@ impl Cluster {
 
     /// The coordinator turned out to be another.
     pub(crate) fn forget_coordinator(&self, of: Destination<'_>) {
-        if let Destination::GroupCoordinator(group) = of {
-            self.coordinators.lock().remove(group);
+        if let Some((kind, name)) = coordinated(of) {
+            self.coordinators.lock().remove(&(kind, name.to_owned()));
         }
     }
 
@@ -194,20 +195,30 @@ impl Cluster {
             Destination::Node(node) => Ok(Some(node)),
             Destination::Leader(at) => Ok(Some(self.leader(at).await?.node)),
             Destination::GroupCoordinator(group) => {
-                let known = self.coordinators.lock().get(group).copied();
-                match known {
-                    Some(node) => Ok(Some(node)),
-                    None => Ok(Some(self.find_coordinator(group).await?)),
-                }
+                let key = (GROUP_KEY, group.as_str().to_owned());
+                self.coordinator(key, About::Group(group)).await.map(Some)
+            }
+            Destination::TransactionCoordinator(id) => {
+                let key = (TRANSACTION_KEY, id.to_owned());
+                self.coordinator(key, About::TransactionalId(id)).await.map(Some)
             }
         }
     }
 
-    async fn find_coordinator(&self, group: &GroupId) -> Result<i32, Failure> {
+    /// Who coordinates something; asks if that is not known.
+    async fn coordinator(&self, key: (i8, String), about: About<'_>) -> Result<i32, Failure> {
+        let known = self.coordinators.lock().get(&key).copied();
+        match known {
+            Some(node) => Ok(node),
+            None => self.find_coordinator(key, about).await,
+        }
+    }
+
+    async fn find_coordinator(&self, key: (i8, String), about: About<'_>) -> Result<i32, Failure> {
         let peer = self.any_peer().await?;
-        let wanted = wire_text(group.as_str());
+        let wanted = wire_text(&key.1);
         let build = |version| {
-            let request = FindCoordinatorRequest::default().with_key_type(GROUP_KEY);
+            let request = FindCoordinatorRequest::default().with_key_type(key.0);
             Ok(if version >= 4 {
                 request.with_coordinator_keys(vec![wanted])
             } else {
@@ -220,7 +231,7 @@ impl Cluster {
                 .await?;
         let found = Found::of(&answer.body).ok_or_else(|| answer.empty())?;
         if found.code != 0 {
-            return Err(answer.refused(found.code, About::Group(group), found.message));
+            return Err(answer.refused(found.code, about, found.message));
         }
         let port = u16::try_from(found.port)
             .map_err(|_| Failure::last(answer.malformed(format!("port {}", found.port))))?;
@@ -228,7 +239,7 @@ impl Cluster {
         self.change(|facts| {
             facts.nodes.insert(found.node, address);
         });
-        self.coordinators.lock().insert(group.clone(), found.node);
+        self.coordinators.lock().insert(key, found.node);
         Ok(found.node)
     }
 
@@ -293,6 +304,18 @@ impl Cluster {
             };
             Failure::new(error, remedy)
         })
+    }
+}
+
+/// The kind and the name of what a destination coordinates.
+fn coordinated(of: Destination<'_>) -> Option<(i8, &str)> {
+    match of {
+        Destination::GroupCoordinator(group) => Some((GROUP_KEY, group.as_str())),
+        Destination::TransactionCoordinator(id) => Some((TRANSACTION_KEY, id)),
+        Destination::AnyNode
+        | Destination::Controller
+        | Destination::Node(_)
+        | Destination::Leader(_) => None,
     }
 }
 

@@ -42,6 +42,13 @@ pub(crate) enum About<'a> {
     Topic(&'a TopicName),
     Partition(&'a TopicPartition),
     Group(&'a GroupId),
+    TransactionalId(&'a str),
+    /// Of this writer.
+    Transaction {
+        id: &'a str,
+        producer_id: i64,
+        epoch: i16,
+    },
     Member(&'a Grant),
 }
 
@@ -52,6 +59,9 @@ impl About<'_> {
             Self::Topic(topic) => format!("topic {topic}"),
             Self::Partition(at) => format!("partition {at}"),
             Self::Group(group) => format!("group {group}"),
+            Self::TransactionalId(id) | Self::Transaction { id, .. } => {
+                format!("transactional id {id}")
+            }
             Self::Member(grant) => format!("member {} of group {}", grant.member_id, grant.group),
         }
     }
@@ -110,7 +120,10 @@ fn error(code: i16, of: Refusal<'_>) -> BrokerError {
         About::Topic(topic) => of_topic(known, topic, of.message),
         About::Partition(at) => of_partition(known, at),
         About::Member(grant) => of_member(known, grant),
-        About::Cluster | About::Group(_) => None,
+        About::Transaction { id, producer_id, epoch } => {
+            of_transaction(known, of.call, id, (producer_id, epoch))
+        }
+        About::Cluster | About::Group(_) | About::TransactionalId(_) => None,
     });
     own.unwrap_or_else(|| match known {
         Some(E::UnsupportedVersion) => BrokerError::Unsupported { call: of.call },
@@ -186,6 +199,31 @@ fn of_member(error: ResponseError, grant: &Grant) -> Option<BrokerError> {
             let instance_id = grant.group_instance_id.clone().unwrap_or_default();
             Some(BrokerError::FencedInstanceId { group, instance_id })
         }
+        _ => None,
+    }
+}
+
+fn of_transaction(
+    error: ResponseError,
+    call: &'static str,
+    id: &str,
+    (producer_id, epoch): (i64, i16),
+) -> Option<BrokerError> {
+    use ResponseError as E;
+    let transactional_id = id.to_owned();
+    match error {
+        // The epoch is stale because of a newer writer, or because the transaction was open for too
+        // long (KIP-588).
+        E::ProducerFenced | E::InvalidProducerEpoch => {
+            Some(BrokerError::ProducerFenced { producer_id, epoch })
+        }
+        E::TransactionAbortable | E::UnknownProducerId => {
+            Some(BrokerError::TransactionAbortable { transactional_id, why: name(error) })
+        }
+        E::InvalidTxnState | E::InvalidProducerIdMapping => {
+            Some(BrokerError::InvalidTransaction { transactional_id, call, why: name(error) })
+        }
+        E::ConcurrentTransactions => Some(BrokerError::ConcurrentTransactions { transactional_id }),
         _ => None,
     }
 }

@@ -2,15 +2,19 @@
 //! sent again underneath (KIP-98).
 //!
 //! [`lane`] decides for one partition, [`request`] and [`verdict`] read and write Produce,
-//! [`look_up`] finds a batch in a log, [`sender`] is the task that does it all.
+//! [`look_up`] finds a batch in a log, [`sender`] is the task that does it all. [`transactional`] is
+//! the same with transactions, [`transaction`] the calls these take.
 
 mod lane;
 mod look_up;
 mod request;
 mod sender;
+mod transaction;
+mod transactional;
 mod verdict;
 
 use std::fmt;
+use std::time::Duration;
 
 use headwater_broker::{Acknowledgement, BrokerError, LogWriter, ProduceBatch, WriterOptions};
 use kafka_protocol::messages::{InitProducerIdRequest, ProducerId};
@@ -21,6 +25,9 @@ use crate::call::{Client, Destination};
 use crate::codes::About;
 use lane::Producer;
 use sender::{Job, Pending, Sender};
+use transaction::Transactions;
+
+pub(crate) use transactional::KafkaTransactionalWriter;
 
 /// A writer of a Kafka cluster. Its batches are sent by a task of its own, over connections of its
 /// own; both end when it is dropped.
@@ -40,10 +47,32 @@ impl KafkaWriter {
         // for the replicas.
         let client = client.apart();
         let producer = new_producer(&client).await?;
+        Ok(Self::start(client, producer, None, options.delivery_timeout))
+    }
+
+    /// With transactions all batches are of them.
+    fn start(
+        client: Client,
+        producer: Producer,
+        transactions: Option<Transactions>,
+        delivery_timeout: Duration,
+    ) -> Self {
         let (jobs, incoming) = mpsc::unbounded_channel();
-        let sender = Sender::new(client, producer, options.delivery_timeout);
+        let sender = Sender::new(client, producer, transactions, delivery_timeout);
         let task = tokio::spawn(sender.run(incoming)).abort_handle();
-        Ok(Self { producer, jobs, task })
+        Self { producer, jobs, task }
+    }
+
+    /// Sends nothing any more. What is on its way fails with [`BrokerError::Closed`].
+    fn stop(&self) {
+        self.task.abort();
+    }
+
+    /// What is sent from now on is of another transaction, by this producer. Nothing is on its way.
+    fn begin_transaction(&mut self, producer: Producer) {
+        self.producer = producer;
+        // Without the task no batch will get anywhere, and its acknowledgement says so.
+        drop(self.jobs.send(Job::BeginTransaction(producer)));
     }
 }
 
@@ -71,10 +100,10 @@ impl LogWriter for KafkaWriter {
     fn send(&mut self, batch: ProduceBatch) -> Acknowledgement {
         let ProduceBatch { topic_partition, batch } = batch;
         let (acknowledge, acknowledged) = oneshot::channel();
-        let job = Job { topic_partition, batch: Pending::new(batch, acknowledge) };
-        if let Err(mpsc::error::SendError(job)) = self.jobs.send(job) {
+        let job = Job::Batch { topic_partition, batch: Pending::new(batch, acknowledge) };
+        if let Err(mpsc::error::SendError(Job::Batch { batch, .. })) = self.jobs.send(job) {
             // Only when the runtime is gone.
-            job.batch.acknowledge(Err(BrokerError::Closed));
+            batch.acknowledge(Err(BrokerError::Closed));
         }
         Box::pin(async move { acknowledged.await.unwrap_or(Err(BrokerError::Closed)) })
     }

@@ -428,8 +428,8 @@ impl<B> Lane<B> {
         }
     }
 
-    /// No new producer id is to be had.
-    pub(super) fn not_renewed(&mut self, error: BrokerError) -> Settled<B> {
+    /// Nothing can be sent any more.
+    pub(super) fn give_up(&mut self, error: BrokerError) -> Settled<B> {
         self.fail(error)
     }
 

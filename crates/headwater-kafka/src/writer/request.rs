@@ -44,6 +44,7 @@ pub(super) fn newest(batches: &[(Sent, Bytes)]) -> i16 {
 /// What cannot be said in this version.
 pub(super) fn frame(
     batches: &[(Sent, Bytes)],
+    transactional_id: Option<&str>,
     timeout_ms: i32,
     version: i16,
     client_id: &StrBytes,
@@ -54,11 +55,10 @@ pub(super) fn frame(
     }
     let mut frame = FrameBuilder::new::<ProduceRequest>(version, client_id)?;
     let out = frame.buffer();
-    // No transaction.
-    if version >= FLEXIBLE {
-        out.put_u8(0);
-    } else {
-        out.put_i16(-1);
+    match transactional_id {
+        None if version >= FLEXIBLE => out.put_u8(0),
+        None => out.put_i16(-1),
+        Some(id) => put_text(out, id, version),
     }
     out.put_i16(ALL);
     out.put_i32(timeout_ms);
@@ -69,7 +69,7 @@ pub(super) fn frame(
             Some((sent, _)) if version >= TOPIC_IDS => {
                 out.put_slice(sent.topic_id.unwrap_or_default().as_bytes());
             }
-            _ => put_name(out, topic, version),
+            _ => put_text(out, topic.as_str(), version),
         }
         put_length(out, batches.len(), version);
         for (sent, bytes) in batches {
@@ -100,15 +100,14 @@ fn put_length(out: &mut BytesMut, length: usize, version: i16) {
     out.put_u8(rest.to_le_bytes()[0]);
 }
 
-fn put_name(out: &mut BytesMut, topic: &TopicName, version: i16) {
-    let name = topic.as_str().as_bytes();
+fn put_text(out: &mut BytesMut, text: &str, version: i16) {
     if version < FLEXIBLE {
-        // Names of topics have at most 249 characters.
-        out.put_i16(i16::try_from(name.len()).unwrap_or(i16::MAX));
+        // Names of topics have at most 249 characters, transactional ids not many more.
+        out.put_i16(i16::try_from(text.len()).unwrap_or(i16::MAX));
     } else {
-        put_length(out, name.len(), version);
+        put_length(out, text.len(), version);
     }
-    out.put_slice(name);
+    out.put_slice(text.as_bytes());
 }
 
 fn put_no_tags(out: &mut BytesMut, version: i16) {

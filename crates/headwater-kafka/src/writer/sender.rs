@@ -22,6 +22,7 @@ use super::lane::{Answer as Said, Lane, Producer, Settled, Sought};
 use super::look_up::look_up;
 use super::new_producer;
 use super::request::{Sent, frame, newest, told};
+use super::transaction::{Protocol, Transactions};
 use super::verdict::{Verdict, verdict};
 use crate::call::{Answer, Client, Destination, unspeakable};
 use crate::cluster::Leader;
@@ -39,11 +40,13 @@ const REQUEST_BYTES: usize = 1024 * 1024;
 const JOBS: usize = 256;
 const MAX_MESSAGE_BYTES: &str = "max.message.bytes";
 
-/// A batch for a partition.
+/// What comes from the writer, in its order.
 #[derive(Debug)]
-pub(super) struct Job {
-    pub(super) topic_partition: TopicPartition,
-    pub(super) batch: Pending,
+pub(super) enum Job {
+    /// A batch for a partition.
+    Batch { topic_partition: TopicPartition, batch: Pending },
+    /// A transaction is over, and nothing of it on its way; the next is this producer's.
+    BeginTransaction(Producer),
 }
 
 /// A batch with the one who waits for it.
@@ -86,6 +89,11 @@ pub(super) struct Sender {
     options: Arc<KafkaOptions>,
     clock: SystemClock,
     producer: Producer,
+    transactions: Option<Transactions>,
+    /// Lanes whose partition the coordinator knows to be in the transaction.
+    added: BTreeSet<usize>,
+    /// The coordinator is being told of partitions.
+    adding: bool,
     delivery_timeout: Duration,
     lanes: Vec<Lane<Pending>>,
     by_partition: HashMap<TopicPartition, usize>,
@@ -114,16 +122,25 @@ enum Happened {
     LimitKnown { lane: usize, number: u64, error: BrokerError },
     LookedUp { lane: usize, number: u64, found: Result<Option<Appended>, BrokerError> },
     Renewed { lane: usize, result: Result<Producer, BrokerError> },
+    PartitionsAdded { lanes: Vec<usize>, result: Result<(), BrokerError> },
 }
 
 impl Sender {
-    pub(super) fn new(client: Client, producer: Producer, delivery_timeout: Duration) -> Self {
+    pub(super) fn new(
+        client: Client,
+        producer: Producer,
+        transactions: Option<Transactions>,
+        delivery_timeout: Duration,
+    ) -> Self {
         let options = Arc::new(client.cluster.options.clone());
         Self {
             client,
             options,
             clock: SystemClock::new(),
             producer,
+            transactions,
+            added: BTreeSet::new(),
+            adding: false,
             delivery_timeout,
             lanes: Vec::new(),
             by_partition: HashMap::new(),
@@ -173,7 +190,10 @@ impl Sender {
     }
 
     fn take_job(&mut self, job: Job) {
-        let Job { topic_partition, batch } = job;
+        let (topic_partition, batch) = match job {
+            Job::Batch { topic_partition, batch } => (topic_partition, batch),
+            Job::BeginTransaction(producer) => return self.begin_transaction(producer),
+        };
         let index = self.lane_of(&topic_partition);
         let lane = &mut self.lanes[index];
         if let Some(error) = lane.failure() {
@@ -183,6 +203,17 @@ impl Sender {
         let records = (count, batch.batch.max_timestamp());
         lane.push(Instant::now(), self.clock.wall_ms(), batch, records);
         self.busy.insert(index);
+    }
+
+    fn begin_transaction(&mut self, producer: Producer) {
+        self.added.clear();
+        if self.producer == producer {
+            return;
+        }
+        self.producer = producer;
+        for lane in &mut self.lanes {
+            lane.renewed(producer);
+        }
     }
 
     fn take_time(&mut self) {
@@ -219,10 +250,22 @@ impl Sender {
             Happened::Renewed { lane, result } => match result {
                 Ok(producer) => self.lanes[lane].renewed(producer),
                 Err(error) => {
-                    let settled = self.lanes[lane].not_renewed(error);
+                    let settled = self.lanes[lane].give_up(error);
                     self.settle(lane, settled);
                 }
             },
+            Happened::PartitionsAdded { lanes, result } => {
+                self.adding = false;
+                match result {
+                    Ok(()) => self.added.extend(lanes),
+                    Err(error) => {
+                        for lane in lanes {
+                            let settled = self.lanes[lane].give_up(error.clone());
+                            self.settle(lane, settled);
+                        }
+                    }
+                }
+            }
         }
     }
 
@@ -298,6 +341,16 @@ impl Sender {
                 }
             }
             Settled::LookUp(sought) => self.look_up(lane, sought),
+            Settled::WantsProducer if self.transactions.is_some() => {
+                // A transaction has one producer, and this one is not known any more.
+                let at = self.lanes[lane].topic_partition();
+                let why = format!("the leader of {at} has forgotten its producer");
+                let id = self.transactions.as_ref().map(|transactions| transactions.id.to_string());
+                let transactional_id = id.unwrap_or_default();
+                let error = BrokerError::TransactionAbortable { transactional_id, why };
+                let settled = self.lanes[lane].give_up(error);
+                self.settle(lane, settled);
+            }
             Settled::WantsProducer => {
                 let client = self.client.clone();
                 self.under_way.push(Box::pin(async move {
@@ -346,6 +399,7 @@ impl Sender {
     fn send(&mut self, now: Instant) {
         loop {
             let mut by_node: BTreeMap<i32, Vec<(usize, Leader)>> = BTreeMap::new();
+            let mut to_add = Vec::new();
             let (before, from): (Vec<usize>, Vec<usize>) =
                 self.busy.iter().partition(|lane| **lane < self.turn);
             for lane in from.into_iter().chain(before) {
@@ -355,11 +409,16 @@ impl Sender {
                 if self.leaderless.contains(&lane) || !self.lanes[lane].has_to_send(now) {
                     continue;
                 }
+                if self.has_to_be_added(lane) {
+                    to_add.push(lane);
+                    continue;
+                }
                 match self.client.cluster.known_leader(self.lanes[lane].topic_partition()) {
                     Ok(leader) => by_node.entry(leader.node).or_default().push((lane, leader)),
                     Err(_) => self.ask_leader(lane),
                 }
             }
+            self.add_partitions(to_add);
             let mut is_sent = false;
             for (node, lanes) in by_node {
                 is_sent |= self.send_to(now, node, &lanes);
@@ -368,6 +427,31 @@ impl Sender {
                 return;
             }
         }
+    }
+
+    /// Whether the coordinator is to be told of the partition before anything is sent to it.
+    fn has_to_be_added(&self, lane: usize) -> bool {
+        let tells = self
+            .transactions
+            .as_ref()
+            .is_some_and(|transactions| transactions.protocol == Protocol::First);
+        tells && !self.added.contains(&lane)
+    }
+
+    /// Tells the coordinator of partitions, unless it is being told of others.
+    fn add_partitions(&mut self, lanes: Vec<usize>) {
+        let Some(transactions) = self.transactions.clone() else { return };
+        if lanes.is_empty() || self.adding {
+            return;
+        }
+        self.adding = true;
+        let producer = self.producer;
+        let partitions: Vec<TopicPartition> =
+            lanes.iter().map(|lane| self.lanes[*lane].topic_partition().clone()).collect();
+        self.under_way.push(Box::pin(async move {
+            let result = transactions.add_partitions(producer, &partitions).await;
+            Happened::PartitionsAdded { lanes, result }
+        }));
     }
 
     fn ask_leader(&mut self, lane: usize) {
@@ -395,7 +479,8 @@ impl Sender {
             }
             let topic_partition = self.lanes[*lane].topic_partition().clone();
             let Some(to_send) = self.lanes[*lane].next_to_send(now) else { continue };
-            let bytes = to_send.batch.stamp(to_send.stamp);
+            let transactional = self.transactions.is_some();
+            let bytes = to_send.batch.stamp(ProducerStamp { transactional, ..to_send.stamp });
             size += bytes.len();
             let (number, topic_id) = (to_send.number, leader.topic_id);
             batches.push((Sent { topic_partition, topic_id, lane: *lane, number }, bytes));
@@ -406,13 +491,18 @@ impl Sender {
         load.in_flight += 1;
         let client = self.client.clone();
         let limit = self.options.request_timeout;
+        let transactions = self.transactions.as_ref();
+        let id = transactions.map(|transactions| Arc::clone(&transactions.id));
+        let newest_of_protocol =
+            transactions.map_or(i16::MAX, |transactions| transactions.protocol.newest_produce());
         self.under_way.push(Box::pin(async move {
             let cluster = &client.cluster;
             let build = |version| {
-                frame(&batches, millis(limit), version, &cluster.client_id)
+                frame(&batches, id.as_deref(), millis(limit), version, &cluster.client_id)
                     .map_err(|cause| unspeakable::<ProduceRequest>(version, &cause))
             };
-            let (newest, to) = (newest(&batches), Destination::Node(node));
+            let newest = newest(&batches).min(newest_of_protocol);
+            let to = Destination::Node(node);
             let result = client.send_once::<ProduceRequest>(newest, to, limit, build).await;
             let sent = batches.into_iter().map(|(sent, _)| sent).collect();
             Happened::Answered { node, sent, result }

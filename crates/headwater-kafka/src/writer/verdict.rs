@@ -49,7 +49,12 @@ pub(super) fn verdict(
             // that waits for its replicas may stop being one.
             let before = matches!(
                 known,
-                Some(E::NotEnoughReplicas | E::UnknownTopicOrPartition | E::UnknownTopicId)
+                Some(
+                    E::NotEnoughReplicas
+                        | E::UnknownTopicOrPartition
+                        | E::UnknownTopicId
+                        | E::ConcurrentTransactions
+                )
             );
             match failure.remedy {
                 Remedy::None => Verdict::Said(Said::Refused(error)),

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{Sent, frame, newest};
 use crate::frame::Frame;
-use crate::names::wire_topic;
+use crate::names::{wire_text, wire_topic};
 
 fn batch(topic: &str, partition: i32, size: usize) -> (Sent, Bytes) {
     let topic_partition = TopicPartition::new(topic, partition);
@@ -28,7 +28,9 @@ fn a_request_is_kafkas_in_every_version() {
     let client_id = StrBytes::from_static_str("c");
     let batches =
         [batch("b", 1, 100), batch("long", 0, 0), batch("b", 0, 127), batch("b", 200, 70_000)];
-    for version in ProduceRequest::VERSIONS.min..=ProduceRequest::VERSIONS.max {
+    let versions = ProduceRequest::VERSIONS.min..=ProduceRequest::VERSIONS.max;
+    let cases = versions.flat_map(|version| [(version, None), (version, Some("app-1"))]);
+    for (version, transactional_id) in cases {
         let topic = |name: &str, indexes: &[usize]| {
             let partitions = indexes.iter().map(|index| {
                 let (sent, bytes) = &batches[*index];
@@ -44,11 +46,12 @@ fn a_request_is_kafkas_in_every_version() {
             }
         };
         let request = ProduceRequest::default()
+            .with_transactional_id(transactional_id.map(|id| wire_text(id).into()))
             .with_acks(-1)
             .with_timeout_ms(30_000)
             .with_topic_data(vec![topic("b", &[0, 2, 3]), topic("long", &[1])]);
         let expected = Frame::encode(&request, version, &client_id).unwrap();
-        let ours = frame(&batches, 30_000, version, &client_id).unwrap();
+        let ours = frame(&batches, transactional_id, 30_000, version, &client_id).unwrap();
         assert_eq!(bytes_of(ours), bytes_of(expected), "version {version}");
     }
 }
@@ -56,7 +59,7 @@ fn a_request_is_kafkas_in_every_version() {
 #[test]
 fn batches_are_not_copied() {
     let batches = [batch("a", 0, 1000), batch("a", 1, 1000)];
-    let frame = frame(&batches, 0, 13, &StrBytes::from_static_str("c")).unwrap();
+    let frame = frame(&batches, None, 0, 13, &StrBytes::from_static_str("c")).unwrap();
     let pieces: Vec<Bytes> = frame.stamped(1).collect();
     for (_, bytes) in &batches {
         assert!(pieces.iter().any(|piece| piece.as_ptr() == bytes.as_ptr()));

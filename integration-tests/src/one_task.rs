@@ -190,7 +190,9 @@ impl OneTask {
                         self.worker.handle(ToWorker::Committed(tasks));
                     }
                     FromWorker::Consumed { .. } => {}
-                    FromWorker::TaskClosed(_) | FromWorker::TaskFailed { .. } => {
+                    FromWorker::TaskClosed(_)
+                    | FromWorker::TaskFailed { .. }
+                    | FromWorker::Abort => {
                         unreachable!("the task goes on for ever")
                     }
                 }

@@ -12,11 +12,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use headwater_broker::Isolation;
 use headwater_records::Compression;
 
 pub use error::ConfigError;
 pub use from_properties::{Finding, FindingReason};
-pub use policies::{BadRecord, BuiltInAssignor};
+pub use policies::{BadRecord, BuiltInAssignor, ProcessingGuarantee};
 
 use crate::process::{NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
@@ -42,7 +43,7 @@ enum Scope {
 }
 
 /// A setter: `plain` takes the value itself, `text` whatever becomes it, `named` the text of an
-/// option.
+/// option, `given` a number in place of a default that depends on other settings.
 macro_rules! setter {
     (plain $field:ident: $type:ty, $doc:expr) => {
         #[doc = $doc]
@@ -55,6 +56,13 @@ macro_rules! setter {
         #[doc = $doc]
         pub fn $field(mut self, value: impl Into<$type>) -> Self {
             self.$field = value.into();
+            self
+        }
+    };
+    (given $field:ident: $type:ty, $doc:expr) => {
+        #[doc = $doc]
+        pub fn $field(mut self, value: u64) -> Self {
+            self.$field = Some(value);
             self
         }
     };
@@ -178,8 +186,12 @@ settings! {
     text state_dir: PathBuf = std::env::temp_dir().join("headwater"), Streams "state.dir", any;
     /// Threads that process records.
     plain num_stream_threads: usize = 1, Streams "num.stream.threads", at_least_one;
-    /// Time between two commits, in milliseconds.
-    plain commit_interval_ms: u64 = 30_000, Streams "commit.interval.ms", any;
+    /// How often the effects of a record count, whatever fails.
+    plain processing_guarantee: ProcessingGuarantee = ProcessingGuarantee::AtLeastOnce,
+        Streams "processing.guarantee", any;
+    /// Time between two commits, in milliseconds. `None`: 30,000, and 100 under exactly once, where
+    /// output is seen when it is committed.
+    given commit_interval_ms: Option<u64> = None, Streams "commit.interval.ms", any;
     /// Bytes of changes held back from downstream and changelog by the caches of all threads
     /// together; 0 turns caching off.
     plain statestore_cache_max_bytes: u64 = 10_485_760, Streams "statestore.cache.max.bytes", any;
@@ -277,12 +289,32 @@ settings! {
     plain compression_type: Compression = Compression::None, Producer "compression.type", any;
     /// How long a batch is tried before it fails, in milliseconds.
     plain delivery_timeout_ms: u64 = 120_000, Producer "delivery.timeout.ms", positive;
+    /// Under exactly once the broker aborts a transaction that is open for longer, in milliseconds. So
+    /// long is also what a reader of the output may have to wait when an instance is gone for good
+    /// and nobody takes its work over.
+    plain transaction_timeout_ms: u64 = 10_000, Producer "transaction.timeout.ms", positive;
     /// Bytes above which an output batch is sent without waiting for more. Higher than Kafka's
     /// 16384: batches wait for nothing but the end of a slice of work.
     plain batch_size: u64 = 65_536, Producer "batch.size", positive;
 }
 
 impl StreamsConfig {
+    /// Whether the guarantee is exactly once.
+    pub(crate) fn is_exactly_once(&self) -> bool {
+        self.processing_guarantee == ProcessingGuarantee::ExactlyOnceV2
+    }
+
+    /// What of transactions is read: inputs, changelogs, ends of logs.
+    pub(crate) fn isolation(&self) -> Isolation {
+        if self.is_exactly_once() { Isolation::ReadCommitted } else { Isolation::ReadUncommitted }
+    }
+
+    /// Time between two commits, in milliseconds.
+    pub(crate) fn commit_interval_in_force_ms(&self) -> u64 {
+        let by_default = if self.is_exactly_once() { 100 } else { 30_000 };
+        self.commit_interval_ms.unwrap_or(by_default)
+    }
+
     /// Sets one setting of all internal topics, for instance `segment.bytes`.
     pub fn topic(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.topic.insert(key.into(), value.into());
@@ -325,6 +357,16 @@ impl StreamsConfig {
                 other: "session.timeout.ms",
                 other_value: self.session_timeout_ms.to_string(),
                 expected: "less",
+            });
+        }
+        let interval_ms = self.commit_interval_in_force_ms();
+        if self.is_exactly_once() && self.transaction_timeout_ms <= interval_ms {
+            return Err(ConfigError::Conflict {
+                key: "transaction.timeout.ms",
+                value: self.transaction_timeout_ms.to_string(),
+                other: "commit.interval.ms",
+                other_value: interval_ms.to_string(),
+                expected: "more",
             });
         }
         let handlers = [

@@ -31,6 +31,11 @@ pub(crate) struct MemberFacts {
     pub(crate) standing: Option<StandingShare>,
     /// The uncaught-error handler wants the whole application to stop (feature row E5).
     pub(crate) shutdown_requested: bool,
+    /// The transactional ids it writes under; none under at-least-once.
+    pub(crate) transactional_ids: BTreeSet<String>,
+    /// Those it knows of: of the members it was last told of, and of those that are gone whose
+    /// transactions it has not ended yet.
+    pub(crate) known_transactional_ids: BTreeSet<String>,
 }
 
 /// What the leader tells a member.
@@ -46,6 +51,12 @@ pub(crate) struct MemberPlan {
     pub(crate) standing: Option<StandingShare>,
     /// The whole application is to stop.
     pub(crate) shutdown: bool,
+    /// The transactional ids of all members, to be brought along the next time: so whoever leads
+    /// then learns which are gone.
+    pub(crate) transactional_ids: BTreeSet<String>,
+    /// Those of members that are gone. Their transactions are to be ended before a task begins here,
+    /// so that nobody waits for their time-outs.
+    pub(crate) to_fence: BTreeSet<String>,
 }
 
 /// What one member keeps of the plan that the assignor pursues over several rounds. Every member
@@ -84,6 +95,8 @@ impl MemberFacts {
             tags: self.tags.clone(),
             rack: self.rack.clone(),
             standing: self.standing.as_ref().map(wire::StandingShare::from),
+            transactional_ids: self.transactional_ids.iter().cloned().collect(),
+            known_transactional_ids: self.known_transactional_ids.iter().cloned().collect(),
         };
         message.encode_to_vec().into()
     }
@@ -102,6 +115,8 @@ impl MemberFacts {
             rack: message.rack,
             standing: message.standing.map(Into::into),
             shutdown_requested: message.shutdown_requested,
+            transactional_ids: message.transactional_ids.into_iter().collect(),
+            known_transactional_ids: message.known_transactional_ids.into_iter().collect(),
         })
     }
 }
@@ -114,6 +129,8 @@ impl MemberPlan {
             round_follows: self.round_follows,
             shutdown: self.shutdown,
             standing: self.standing.as_ref().map(wire::StandingShare::from),
+            transactional_ids: self.transactional_ids.iter().cloned().collect(),
+            to_fence: self.to_fence.iter().cloned().collect(),
         };
         message.encode_to_vec().into()
     }
@@ -127,6 +144,8 @@ impl MemberPlan {
             round_follows: message.round_follows,
             standing: message.standing.map(Into::into),
             shutdown: message.shutdown,
+            transactional_ids: message.transactional_ids.into_iter().collect(),
+            to_fence: message.to_fence.into_iter().collect(),
         })
     }
 }
@@ -163,6 +182,10 @@ mod wire {
         pub(super) standing: Option<StandingShare>,
         #[prost(string, optional, tag = "8")]
         pub(super) rack: Option<String>,
+        #[prost(string, repeated, tag = "9")]
+        pub(super) transactional_ids: Vec<String>,
+        #[prost(string, repeated, tag = "10")]
+        pub(super) known_transactional_ids: Vec<String>,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -202,6 +225,10 @@ mod wire {
         pub(super) standing: Option<StandingShare>,
         #[prost(bool, tag = "5")]
         pub(super) round_follows: bool,
+        #[prost(string, repeated, tag = "6")]
+        pub(super) transactional_ids: Vec<String>,
+        #[prost(string, repeated, tag = "7")]
+        pub(super) to_fence: Vec<String>,
     }
 
     impl From<&super::StandingShare> for StandingShare {
@@ -272,6 +299,10 @@ mod tests {
         }
     }
 
+    fn ids(ids: &[&str]) -> BTreeSet<String> {
+        ids.iter().map(|id| (*id).to_owned()).collect()
+    }
+
     #[test]
     fn messages_read_back() {
         let facts = MemberFacts {
@@ -283,6 +314,8 @@ mod tests {
             rack: Some("eu-1a".to_owned()),
             standing: Some(standing()),
             shutdown_requested: true,
+            transactional_ids: ids(&["app-1"]),
+            known_transactional_ids: ids(&["app-1", "app-2"]),
         };
         assert_eq!(MemberFacts::decode(&facts.encode()).unwrap(), facts);
         let plan = MemberPlan {
@@ -291,6 +324,8 @@ mod tests {
             round_follows: true,
             standing: Some(standing()),
             shutdown: true,
+            transactional_ids: ids(&["app-1"]),
+            to_fence: ids(&["app-2"]),
         };
         assert_eq!(MemberPlan::decode(&plan.encode()).unwrap(), plan);
     }

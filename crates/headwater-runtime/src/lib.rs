@@ -15,7 +15,10 @@ mod task;
 mod topics_check;
 mod worker;
 
-pub use config::{BadRecord, BuiltInAssignor, ConfigError, Finding, FindingReason, StreamsConfig};
+pub use config::{
+    BadRecord, BuiltInAssignor, ConfigError, Finding, FindingReason, ProcessingGuarantee,
+    StreamsConfig,
+};
 pub use headwater_changelog::RestoreListener;
 pub use instance::{
     Application, CloseTimeout, Connector, Execution, Instance, InstanceBuilder, InstanceError,

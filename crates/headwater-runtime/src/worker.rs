@@ -26,6 +26,8 @@ use crate::task::{Choice, Input, MaxTaskIdle, NewTask, Task};
 /// Settings of a stream thread.
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
+    /// All tasks share one transaction: what one of them has done counts with all others, or not.
+    pub exactly_once: bool,
     /// Time between two commits.
     pub commit_interval: Duration,
     /// How long a task waits for an input that is at its end.
@@ -52,6 +54,7 @@ impl Default for WorkerConfig {
     /// Kafka Streams' defaults where it has the setting.
     fn default() -> Self {
         Self {
+            exactly_once: false,
             commit_interval: Duration::from_secs(30),
             max_task_idle: MaxTaskIdle::AtMost(Duration::ZERO),
             cache_bytes_max: 10 * 1024 * 1024,
@@ -98,6 +101,8 @@ pub struct Worker {
     unacknowledged_bytes: usize,
     commit: Commit,
     commit_wanted: bool,
+    /// The transaction is given up, and all tasks are leaving.
+    aborted: bool,
     paused: bool,
     counts: WorkerCounts,
 }
@@ -143,6 +148,7 @@ impl Worker {
             unacknowledged_bytes: 0,
             commit: Commit::Idle { last: now.monotonic },
             commit_wanted: false,
+            aborted: false,
             paused: false,
             counts: WorkerCounts::default(),
         }
@@ -186,6 +192,9 @@ impl Worker {
     pub fn step(&mut self, now: Now) -> Step {
         self.thread.now = now;
         self.punctuate();
+        if self.config.exactly_once {
+            self.abort_if_broken();
+        }
         self.commit_if_due();
         self.let_go();
         let ran = self.run_next_task();
@@ -239,13 +248,14 @@ impl Worker {
     }
 
     fn fetched(&mut self, fetched: FetchedInput) {
-        let task = self.tasks.get_mut(&fetched.task);
-        let input = task.and_then(|slot| {
-            let mut inputs = slot.task.inputs.iter_mut();
-            inputs.find(|input| input.topic_partition == fetched.topic_partition)
+        let found = self.tasks.get_mut(&fetched.task).and_then(|slot| {
+            let Task { inputs, core, .. } = &mut slot.task;
+            let mut inputs = inputs.iter_mut();
+            let input = inputs.find(|input| input.topic_partition == fetched.topic_partition)?;
+            Some((input, core))
         });
-        match input {
-            Some(input) => input.add(fetched),
+        match found {
+            Some((input, core)) => core.commit_needed |= input.add(fetched),
             // The task has left meanwhile.
             None => self.messages.push(FromWorker::Consumed {
                 task: fetched.task,
@@ -317,6 +327,18 @@ impl Worker {
         }
     }
 
+    /// A task that leaves without a commit has output in the transaction that must not count, and
+    /// there is one transaction for all tasks: so they all leave, and begin anew at the last commit.
+    fn abort_if_broken(&mut self) {
+        let leaves = |slot: &Slot| matches!(slot.leaving, Leaving::Dropped | Leaving::Failed(_));
+        if self.aborted || !self.tasks.values().any(leaves) {
+            return;
+        }
+        self.aborted = true;
+        self.drop_all();
+        self.messages.push(FromWorker::Abort);
+    }
+
     fn commit_if_due(&mut self) {
         let Commit::Idle { last } = self.commit else { return };
         let now = self.thread.now.monotonic;
@@ -330,6 +352,10 @@ impl Worker {
         self.commit = Commit::Idle { last: now };
         self.commit_wanted = false;
         self.flush_caches();
+        if self.config.exactly_once {
+            // A cache could not be flushed: then nothing is sealed.
+            self.abort_if_broken();
+        }
         let mut sealed = Vec::new();
         for slot in self.tasks.values_mut() {
             let stays = matches!(slot.leaving, Leaving::No | Leaving::Clean);
@@ -381,6 +407,11 @@ impl Worker {
                 slot.sealed = false;
             }
         }
+        self.drop_all();
+    }
+
+    /// Nothing since the last commit counts.
+    fn drop_all(&mut self) {
         self.thread.outputs.clear();
         let ids: Vec<TaskId> = self.tasks.keys().copied().collect();
         for id in ids {
@@ -416,6 +447,7 @@ impl Worker {
                 Leaving::No | Leaving::Clean | Leaving::Dropped => FromWorker::TaskClosed(closed),
             });
         }
+        self.aborted &= !self.tasks.is_empty();
     }
 
     /// Whether the next step would do something right away.

@@ -74,10 +74,11 @@ pub use headwater_dsl::{
 pub use headwater_runtime::{
     BuiltInAssignor, CloseTimeout, DropReason, DroppedRecords, ExceptionHandler, Failure,
     FailureKind, Handlers, Headers, Instance, InstanceBuilder, InstanceError, InstanceState,
-    NullRecords, PunctuationToken, PunctuationType, QueryError, QueryableStoreTypes, Reaction,
-    ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore, ReadOnlyVersionedKeyValueStore,
-    RestoreListener, StartError, StoreQueryParameters, StreamsConfig, TaskError, TaskStatus,
-    UncaughtReaction, UserError, dead_letter, log_and_continue, log_and_fail,
+    NullRecords, ProcessingGuarantee, PunctuationToken, PunctuationType, QueryError,
+    QueryableStoreTypes, Reaction, ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore,
+    ReadOnlyVersionedKeyValueStore, RestoreListener, StartError, StoreQueryParameters,
+    StreamsConfig, TaskError, TaskStatus, UncaughtReaction, UserError, dead_letter,
+    log_and_continue, log_and_fail,
 };
 pub use headwater_store::{ValueAndTimestamp, VersionedPut, VersionedRecord};
 pub use instance::Headwater;

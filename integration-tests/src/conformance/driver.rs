@@ -218,6 +218,7 @@ impl Driver {
                 self.failed.get_or_insert_with(|| error.to_string());
             }
             FromWorker::Consumed { .. } | FromWorker::TaskClosed(_) => {}
+            FromWorker::Abort => unreachable!("the cases are run at least once"),
         }
     }
 }

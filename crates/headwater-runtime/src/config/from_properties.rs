@@ -7,7 +7,7 @@ use std::time::Duration;
 use headwater_records::Compression;
 
 use super::properties::{self, Property};
-use super::{BadRecord, BuiltInAssignor, ConfigError, Scope, StreamsConfig};
+use super::{BadRecord, BuiltInAssignor, ConfigError, ProcessingGuarantee, Scope, StreamsConfig};
 use crate::process::{NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
 
@@ -125,7 +125,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "state.cleanup.dir.max.age.ms",
     "topology.description.push.enabled",
     "topology.optimization",
-    "transaction.timeout.ms",
     "transactional.id",
     "upgrade.from",
     "value.deserializer",
@@ -152,7 +151,7 @@ impl StreamsConfig {
     /// when an instance starts.
     ///
     /// # Errors
-    /// A value that its setting cannot have, a guarantee that cannot be given, a broken escape.
+    /// A value that its setting cannot have, a broken escape.
     /// That settings are complete and fit together is checked by [`validate`](Self::validate).
     pub fn from_properties(text: &str) -> Result<Self, ConfigError> {
         let mut config = Self::new(String::new());
@@ -165,10 +164,6 @@ impl StreamsConfig {
             }
             if let Some(tag) = property.key.strip_prefix("client.tag.") {
                 config.client_tags.insert(tag.to_owned(), property.value.trim().to_owned());
-                continue;
-            }
-            if property.key == GUARANTEE {
-                check_guarantee(&property.value)?;
                 continue;
             }
             match place(&property.key) {
@@ -205,20 +200,6 @@ impl StreamsConfig {
 
 /// Where Kafka Streams looks for an assignor if `task.assignor.class` names none.
 const INTERNAL_ASSIGNOR: &str = "internal.task.assignor.class";
-
-const GUARANTEE: &str = "processing.guarantee";
-
-/// A weaker guarantee than the one asked for must not pass silently.
-fn check_guarantee(value: &str) -> Result<(), ConfigError> {
-    if value.trim() == "at_least_once" {
-        return Ok(());
-    }
-    Err(ConfigError::Invalid {
-        key: GUARANTEE.to_owned(),
-        value: value.to_owned(),
-        expected: "at_least_once, the guarantee of this version",
-    })
-}
 
 fn last_of_each_key(properties: Vec<Property>, findings: &mut Vec<Finding>) -> Vec<Property> {
     let mut last: BTreeMap<String, Property> = BTreeMap::new();
@@ -308,6 +289,16 @@ impl Setting for PathBuf {
     }
 }
 
+impl Setting for Option<u64> {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let number = Some(text.trim()).filter(|text| !text.is_empty());
+        number.map(<u64 as Setting>::parse).transpose()
+    }
+    fn show(&self) -> String {
+        self.as_ref().map(Setting::show).unwrap_or_default()
+    }
+}
+
 impl Setting for Option<i16> {
     fn parse(text: &str) -> Result<Self, &'static str> {
         match text.trim().parse() {
@@ -366,6 +357,13 @@ named_setting! {
     "continue" | "LogAndContinueExceptionHandler" | "LogAndContinueProcessingExceptionHandler"
         => BadRecord::Continue,
     "dead_letter" => BadRecord::DeadLetter,
+}
+
+// A weaker guarantee than the one asked for must not pass silently.
+named_setting! {
+    ProcessingGuarantee, "at_least_once or exactly_once_v2",
+    "at_least_once" => ProcessingGuarantee::AtLeastOnce,
+    "exactly_once_v2" => ProcessingGuarantee::ExactlyOnceV2,
 }
 
 named_setting! {

@@ -18,6 +18,19 @@ pub enum BadRecord {
     DeadLetter,
 }
 
+/// How often the effects of an input record count, whatever fails (feature row R18).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProcessingGuarantee {
+    /// Once, and again for what came after the last commit before a failure.
+    #[default]
+    AtLeastOnce,
+    /// Once: state, changelogs, output and offsets change together, in transactions (KIP-447). Whoever
+    /// reads the output has to read what is committed (`isolation.level` = `read_committed`). Needs
+    /// Kafka 2.5.
+    ExactlyOnceV2,
+}
+
 /// A built-in assignor: what decides which instance runs which task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -80,7 +80,7 @@ consumer.client.tag.zone=a
         consumer.client.tag.zone in line 11 has no effect: there is no such setting
     "#]]
     .assert_eq(&findings.concat());
-    assert_eq!(config.commit_interval_ms, 2);
+    assert_eq!(config.commit_interval_ms, Some(2));
     assert_eq!(config.num_stream_threads, 1);
 }
 
@@ -128,9 +128,9 @@ fn errors_name_key_and_value() {
         ]],
     );
     check_error(
-        file("processing.guarantee=exactly_once_v2"),
+        file("processing.guarantee=exactly_once"),
         &expect![[
-            r#"processing.guarantee cannot be "exactly_once_v2": it must be at_least_once, the guarantee of this version"#
+            r#"processing.guarantee cannot be "exactly_once": it must be at_least_once or exactly_once_v2"#
         ]],
     );
     check_error(
@@ -240,4 +240,21 @@ fn offset_reset_by_duration() {
     for text in ["", "P", "PT", "P1", "P1H", "PT1D", "PT1S2S", "PT-1S", "1D", "PT1.S", "P1DT"] {
         assert!(parse(&format!("by_duration:{text}")).is_err(), "{text}");
     }
+}
+
+#[test]
+fn the_commit_interval_follows_the_guarantee() {
+    let interval = |text: &str| read(text).commit_interval_in_force_ms();
+    assert_eq!(interval(""), 30_000);
+    assert_eq!(interval("processing.guarantee=exactly_once_v2"), 100);
+    assert_eq!(interval("processing.guarantee=exactly_once_v2\ncommit.interval.ms=7"), 7);
+    let config = StreamsConfig::from_properties(
+        "application.id=a\nprocessing.guarantee=exactly_once_v2\ncommit.interval.ms=10000",
+    );
+    check_error(
+        config,
+        &expect![[
+            r#"transaction.timeout.ms cannot be "10000" while commit.interval.ms is "10000": it must be more"#
+        ]],
+    );
 }

@@ -4,6 +4,11 @@
 //! acknowledged, then the input offsets are committed, then the sealed writes go into the stores,
 //! with the changelog positions that the acknowledgements gave. The thread works on meanwhile.
 //!
+//! Under exactly-once the batches go into a transaction, one for all tasks of the thread, and the
+//! offsets too. What the thread produces after it has sealed a commit belongs to the next transaction:
+//! it is held back until this one is answered. When it is not known how a commit ended, nothing is
+//! guessed: a new writer with the same id settles it, and the tasks begin anew at what is committed.
+//!
 //! When a batch or a commit fails, the thread gives all its tasks up
 //! ([`ToWorker::CommitFailed`]) and this committer drops what still comes, until the instance says
 //! [`CommitterCommand::Resume`]: then the tasks have left and a new writer takes over.
@@ -13,20 +18,21 @@ mod commit;
 mod epochs;
 mod followed;
 mod sync;
+mod writer;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use headwater_broker::{
-    Appended, Broker, BrokerError, Clock, Grant, LogWriter, ProduceBatch, TopicPartition,
-    WriterOptions,
+    Appended, Broker, BrokerError, Clock, Grant, ProduceBatch, TopicPartition,
+    TransactionalOptions, WriterOptions,
 };
 use headwater_changelog::Blocking;
 use headwater_topology::TaskId;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::InstanceError;
 use crate::worker::{CommittedTask, FromWorker, SealedCommit, ToWorker};
@@ -34,6 +40,7 @@ use commit::{CommitEnd, CommitJob};
 use epochs::EpochLookup;
 use followed::Followed;
 use sync::SyncSchedule;
+use writer::{Writer, new_writer};
 
 pub(super) use epochs::leader_epochs;
 pub(super) use followed::FollowedChangelog;
@@ -71,6 +78,8 @@ pub(super) enum CommitterEvent {
 pub(super) enum CommitFailure {
     /// It will go well again: the tasks begin anew at their last commit.
     Passing(String),
+    /// A newer writer has the thread's transactional id: the tasks may belong to somebody else.
+    Fenced(String),
     /// Somebody has to decide what to do.
     Fatal(InstanceError),
 }
@@ -83,6 +92,8 @@ pub(super) struct Committer {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) blocking: Arc<dyn Blocking>,
     pub(super) writer_options: WriterOptions,
+    /// Of the thread's transactions, under exactly-once.
+    pub(super) transactions: Option<TransactionalOptions>,
     /// How long is tried again what may pass.
     pub(super) task_timeout: std::time::Duration,
     /// Acknowledged bytes are told to the thread when so many have gathered. Less than half of what
@@ -106,7 +117,11 @@ struct SentEnd {
 
 struct Running {
     committer: Committer,
-    writer: Option<Box<dyn LogWriter>>,
+    writer: Option<Writer>,
+    /// A commit has the writer, and gives it back when its transaction is committed.
+    writer_back: Option<oneshot::Receiver<Writer>>,
+    /// Batches of the next transaction.
+    held_back: VecDeque<ProduceBatch>,
     followed: Followed,
     syncs: SyncSchedule,
     sent: FuturesUnordered<Sent>,
@@ -135,6 +150,8 @@ impl Committer {
         let mut running = Running {
             committer: self,
             writer: None,
+            writer_back: None,
+            held_back: VecDeque::new(),
             followed,
             syncs: SyncSchedule::default(),
             sent: FuturesUnordered::new(),
@@ -147,6 +164,8 @@ impl Committer {
             epochs: EpochLookup::default(),
             failed: false,
         };
+        // Ends what a run before this one may have left open.
+        running.fence().await;
         loop {
             tokio::select! {
                 biased;
@@ -158,11 +177,14 @@ impl Committer {
                     None => return,
                 },
                 Some(sent) = running.sent.next(), if !running.sent.is_empty() => {
-                    running.acknowledged(sent);
+                    running.acknowledged(sent).await;
+                }
+                writer = is_back(&mut running.writer_back), if running.writer_back.is_some() => {
+                    running.begin_transaction(writer).await;
                 }
                 end = ended(&mut running.committing), if running.committing.is_some() => {
                     running.committing = None;
-                    running.committed(end);
+                    running.committed(end).await;
                 }
                 found = running.epochs.found() => {
                     for (topic_partition, epoch) in found {
@@ -188,6 +210,14 @@ async fn ended(
     }
 }
 
+/// The writer, when its transaction is committed; `None` if it is not.
+async fn is_back(writer: &mut Option<oneshot::Receiver<Writer>>) -> Option<Writer> {
+    match writer {
+        Some(back) => back.await.ok(),
+        None => std::future::pending().await,
+    }
+}
+
 impl Running {
     async fn said(&mut self, message: FromWorker) {
         match message {
@@ -196,6 +226,10 @@ impl Running {
                 self.tell(ToWorker::CommitFailed(storages_of(sealed)));
             }
             FromWorker::Commit(sealed) => self.waiting = Some((self.last_number, sealed)),
+            FromWorker::Abort => {
+                let reason = "a task has left without a commit".to_owned();
+                self.fail(CommitFailure::Passing(reason)).await;
+            }
             FromWorker::TaskClosed(closed) => {
                 self.followed.forget(closed.task);
                 self.report(CommitterEvent::FromThread(FromWorker::TaskClosed(closed)));
@@ -209,18 +243,50 @@ impl Running {
         }
     }
 
+    /// Becomes the writer of the thread's transactions. Those before it are complete then.
+    async fn fence(&mut self) {
+        if self.committer.transactions.is_none() {
+            return;
+        }
+        match new_writer(&self.committer).await {
+            Ok(writer) => self.writer = Some(writer),
+            Err(failure) => self.fail(failure).await,
+        }
+    }
+
+    /// Sends what belongs to the next transaction. Without a writer the commit has failed, and says
+    /// so by itself.
+    async fn begin_transaction(&mut self, writer: Option<Writer>) {
+        self.writer_back = None;
+        let Some(writer) = writer else { return };
+        self.writer = Some(writer);
+        for batch in std::mem::take(&mut self.held_back) {
+            self.send(batch).await;
+        }
+    }
+
+    /// Whether what the thread produces now belongs to the next transaction.
+    fn holds_back(&self) -> bool {
+        let is_committing = self.waiting.is_some() || self.writer_back.is_some();
+        self.committer.transactions.is_some() && is_committing
+    }
+
     async fn send(&mut self, batch: ProduceBatch) {
         let bytes = batch.batch.size_bytes();
         if self.failed {
             self.let_go(bytes);
             return;
         }
+        if self.holds_back() {
+            self.held_back.push_back(batch);
+            return;
+        }
         if self.writer.is_none() {
-            match commit::new_writer(&self.committer).await {
+            match new_writer(&self.committer).await {
                 Ok(writer) => self.writer = Some(writer),
                 Err(failure) => {
                     self.let_go(bytes);
-                    self.fail(failure);
+                    self.fail(failure).await;
                     return;
                 }
             }
@@ -238,13 +304,13 @@ impl Running {
         }));
     }
 
-    fn acknowledged(&mut self, sent: SentEnd) {
+    async fn acknowledged(&mut self, sent: SentEnd) {
         self.let_go(sent.bytes);
         self.unacknowledged.remove(&sent.number);
         match &sent.result {
             Err(error) => {
                 let failure = commit::failure(self.committer.thread, "write output", error);
-                self.fail(failure);
+                self.fail(failure).await;
             }
             Ok(_) if self.waiting.as_ref().is_some_and(|(last, _)| sent.number > *last) => {
                 self.early.push(sent);
@@ -264,7 +330,12 @@ impl Running {
         let Some((_, sealed)) = self.waiting.take_if(|(last, _)| acknowledged_to > *last) else {
             return;
         };
-        let job = CommitJob::new(&self.committer, sealed, &mut self.followed, &mut self.syncs);
+        let mut job = CommitJob::new(&self.committer, sealed, &mut self.followed, &mut self.syncs);
+        if self.committer.transactions.is_some() {
+            let (back, is_back) = oneshot::channel();
+            self.writer_back = Some(is_back);
+            job.in_transaction(self.writer.take(), back);
+        }
         for sent in std::mem::take(&mut self.early) {
             if let Ok(appended) = sent.result {
                 self.followed.acknowledge(&sent.topic_partition, appended, sent.count);
@@ -273,8 +344,11 @@ impl Running {
         self.committing = Some(Box::pin(job.run()));
     }
 
-    fn committed(&mut self, end: CommitEnd) {
+    async fn committed(&mut self, end: CommitEnd) {
         let CommitEnd { tasks, offsets, result } = end;
+        if let Some(mut back) = self.writer_back.take() {
+            self.begin_transaction(back.try_recv().ok()).await;
+        }
         match result {
             Ok(()) => {
                 let ids = tasks.iter().map(|task| task.task).collect();
@@ -291,6 +365,8 @@ impl Running {
                 if !self.failed {
                     self.failed = true;
                     self.early.clear();
+                    self.drop_held_back();
+                    self.give_up_transaction().await;
                     self.report(CommitterEvent::Failed { error });
                 }
             }
@@ -298,18 +374,36 @@ impl Running {
     }
 
     /// Makes the thread give its tasks up; the first failure is the one reported.
-    fn fail(&mut self, error: CommitFailure) {
+    async fn fail(&mut self, error: CommitFailure) {
         if self.failed {
             return;
         }
         self.failed = true;
         self.early.clear();
+        self.drop_held_back();
+        self.give_up_transaction().await;
         // With a commit under way the thread is told when that has ended.
         if self.committing.is_none() {
             let storages = self.waiting.take().map(|(_, sealed)| storages_of(sealed));
             self.tell(ToWorker::CommitFailed(storages.unwrap_or_default()));
         }
         self.report(CommitterEvent::Failed { error });
+    }
+
+    /// Aborts what is open, before the tasks are let go: whoever has them next need not wait for the
+    /// time-out.
+    async fn give_up_transaction(&mut self) {
+        if self.committer.transactions.is_some()
+            && let Some(writer) = self.writer.take()
+        {
+            writer.give_up().await;
+        }
+    }
+
+    fn drop_held_back(&mut self) {
+        for batch in std::mem::take(&mut self.held_back) {
+            self.let_go(batch.batch.size_bytes());
+        }
     }
 
     /// Waits for what is still on its way, so that nothing of the old writer comes after the tasks
@@ -322,6 +416,7 @@ impl Running {
         self.writer = None;
         self.followed.forget_all();
         self.failed = false;
+        self.fence().await;
     }
 
     /// The thread is no longer answerable for bytes it has handed over.

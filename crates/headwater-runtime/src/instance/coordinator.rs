@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use headwater_broker::{Grant, Isolation, WriterOptions};
+use headwater_broker::{Grant, WriterOptions};
 use headwater_changelog::{
     RestoreCommand, RestoreEnd, RestoreOptions, RestorePartition, StoreStep, restore,
 };
@@ -78,11 +78,22 @@ impl Drop for Views {
 /// A job has ended.
 #[derive(Debug)]
 enum Event {
-    Opened { task: TaskId, result: Result<Box<OpenedTask>, InstanceError> },
-    Closed { task: TaskId, result: Result<(), InstanceError> },
-    ThreadEnded { thread: usize, generation: u64 },
+    Opened {
+        task: TaskId,
+        result: Result<Box<OpenedTask>, InstanceError>,
+    },
+    Closed {
+        task: TaskId,
+        result: Result<(), InstanceError>,
+    },
+    ThreadEnded {
+        thread: usize,
+        generation: u64,
+    },
     Purged,
     Cleaned(Vec<TaskId>),
+    /// The transactions of these ids are ended, or end by themselves.
+    Fenced(BTreeSet<String>),
 }
 
 /// A task of this instance: where it stands, and what it holds there.
@@ -207,6 +218,10 @@ pub(super) struct Coordinator {
     next_cleaning: Duration,
     /// Directories are being removed: none is opened meanwhile.
     cleaning: bool,
+    /// The transactional ids of all members, as the leader has last told them.
+    known_ids: BTreeSet<String>,
+    /// Those of members that are gone, which are being fenced: no task is opened meanwhile.
+    fencing: BTreeSet<String>,
 }
 
 /// What the coordinator hears, apart from the group.
@@ -265,6 +280,8 @@ impl Coordinator {
             purge: PurgeSchedule::new(purge_interval, now),
             next_cleaning: now.saturating_add(cleaning),
             cleaning: false,
+            known_ids: BTreeSet::new(),
+            fencing: BTreeSet::new(),
             shared,
         };
         let hears = Hears {
@@ -324,6 +341,7 @@ impl Coordinator {
                     self.with_state.remove(&task);
                 }
             }
+            Event::Fenced(ids) => self.fencing.retain(|id| !ids.contains(id)),
         }
     }
 
@@ -333,6 +351,11 @@ impl Coordinator {
         self.join_if_released();
         self.end_if_all_gone();
         self.show();
+    }
+
+    /// Whether tasks may be opened now.
+    fn may_open(&self) -> bool {
+        !self.cleaning && self.fencing.is_empty()
     }
 
     /// An error that no other handler took.
@@ -491,6 +514,7 @@ fn start_fetcher(
             max_wait: Duration::from_millis(config.fetch_max_wait_ms),
             left_out_max: Duration::from_millis(config.poll_ms),
             pause: Duration::from_millis(config.fetch_pause_ms),
+            isolation: config.isolation(),
         },
         failures,
     };
@@ -509,7 +533,7 @@ fn start_restorer(
     ended: mpsc::UnboundedSender<RestoreEnd<TaskId, StoreStep>>,
 ) -> mpsc::UnboundedSender<RestoreCommand<TaskId, StoreStep>> {
     let options = RestoreOptions {
-        isolation: Isolation::ReadUncommitted,
+        isolation: shared.config.isolation(),
         fetch_bytes: RESTORE_FETCH_BYTES,
         pending_bytes: RESTORE_FETCH_BYTES,
         give_up_after: Duration::from_millis(shared.config.task_timeout_ms),

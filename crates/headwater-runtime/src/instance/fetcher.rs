@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_broker::{
-    Broker, BrokerError, Clock, FetchRequest, FetchedData, FetchedPartition, TopicPartition,
+    Broker, BrokerError, Clock, FetchRequest, FetchedData, FetchedPartition, Isolation,
+    TopicPartition,
 };
 use headwater_changelog::{Blocking, BlockingExt};
 use headwater_records::RecordsError;
@@ -70,6 +71,8 @@ pub(super) struct FetchLimits {
     /// How long to wait with the next fetch after one that brought all there was
     /// (`fetch.pause.ms`).
     pub(super) pause: Duration,
+    /// What of transactions is read.
+    pub(super) isolation: Isolation,
 }
 
 /// What the fetcher works with.
@@ -171,9 +174,10 @@ impl Fetcher {
     /// Checks and decompresses. That is too much for an async thread, unless it is little.
     async fn decode(&self, fetched: Vec<Fetched>) -> Vec<(TopicPartition, DecodeResult)> {
         let bytes: usize = fetched.iter().map(|(_, _, data)| data.batches.len()).sum();
+        let isolation = self.limits.isolation;
         let decode_all = move || {
             let decode_one = |(topic_partition, offset, data)| {
-                let decoded = decode(data, offset);
+                let decoded = decode(data, offset, isolation);
                 (topic_partition, decoded)
             };
             fetched.into_iter().map(decode_one).collect::<Vec<_>>()
@@ -217,7 +221,8 @@ impl Fetcher {
     ) -> bool {
         let Some(reset) = positions.reset_of(&topic_partition) else { return false };
         let now_ms = self.clock.wall_ms();
-        match reset_offset(&*self.broker, &topic_partition, reset, now_ms).await {
+        let isolation = self.limits.isolation;
+        match reset_offset(&*self.broker, &topic_partition, reset, now_ms, isolation).await {
             Ok(Some(offset)) => {
                 tracing::warn!(%topic_partition, %error, offset, "the offset is reset");
                 let decoded = Decoded {

@@ -52,8 +52,9 @@ pub(super) enum TaskEvent {
     Revoked,
     /// It may belong to somebody else by now: nothing of it may be committed any more.
     Lost,
-    /// Time has passed. While the state directory is being cleaned nothing is opened in it.
-    TimePassed { directory_free: bool },
+    /// Time has passed. While the state directory is being cleaned, or the transactions of members
+    /// that are gone are being ended, nothing is opened.
+    TimePassed { may_open: bool },
     /// Its stores are open, and complete unless they have changelogs to read.
     Opened { has_changelogs: bool },
     /// Its stores could not be opened; nothing is left open.
@@ -101,8 +102,8 @@ pub(super) struct Moved {
     pub(super) actions: Vec<TaskAction>,
 }
 
-/// Time until a directory that is not free is looked at again.
-const DIRECTORY_PAUSE: Duration = Duration::from_millis(50);
+/// Time until it is looked again whether tasks may be opened.
+const OPEN_PAUSE: Duration = Duration::from_millis(50);
 
 impl LifeCycle {
     /// A task that the plan has just given to this instance.
@@ -150,11 +151,9 @@ impl LifeCycle {
             (TaskEvent::Revoked, _) => self.let_go(true),
             (TaskEvent::Lost, _) => self.let_go(false),
             (TaskEvent::Committed, _) => Self { failures: 0, ..self }.stays(),
-            (TaskEvent::TimePassed { directory_free }, Stage::Waiting { until })
-                if until <= now =>
-            {
-                if !directory_free {
-                    return self.waits_until(now.saturating_add(DIRECTORY_PAUSE));
+            (TaskEvent::TimePassed { may_open }, Stage::Waiting { until }) if until <= now => {
+                if !may_open {
+                    return self.waits_until(now.saturating_add(OPEN_PAUSE));
                 }
                 let rebuild = self.rebuild;
                 Self { rebuild: false, ..self }.moves(Stage::Opening, TaskAction::Open { rebuild })

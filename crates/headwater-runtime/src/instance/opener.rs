@@ -1,8 +1,10 @@
 //! Opening a task: where its inputs begin, what its stores hold, and what of their changelogs is
 //! still to be read.
 //!
-//! The order matters: committed offsets first, then the ends of the changelogs. So what the offsets
-//! stand for lies before the ends.
+//! The order matters: committed offsets first, when no transaction is pending on them, then the ends
+//! of the changelogs. So what the offsets stand for lies before the ends. Under exactly-once the end is
+//! that of the log and not the last stable offset: a transaction is answered before its markers are
+//! written, so what is committed may still lie behind the last stable offset.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -135,7 +137,8 @@ async fn input_starts(
             InputStart { topic_partition, offset: committed.offset, partition_time }
         } else {
             let now_ms = shared.clock.wall_ms();
-            let ask = || reset_offset(&*shared.broker, &topic_partition, reset, now_ms);
+            let isolation = shared.config.isolation();
+            let ask = || reset_offset(&*shared.broker, &topic_partition, reset, now_ms, isolation);
             let offset = retry(shared, id, "find where its input begins", ask).await?;
             let Some(offset) = offset else {
                 return Err(InstanceError::NoOffset { topic_partition });

@@ -65,7 +65,7 @@ pub(super) fn plan(
                 withheld: hand_over.withheld.into_iter().map(from_assignor).collect(),
                 round_follows: false,
                 standing: standing.clone(),
-                shutdown: false,
+                ..MemberPlan::default()
             };
             told.insert(MemberId::from(member.as_str()), plan);
         }
@@ -75,8 +75,28 @@ pub(super) fn plan(
             plan.round_follows = true;
         }
     }
+    name_transactional_ids(members, &mut told);
     let moves = assignor::moves(&state, &checked.assignment);
     Ok(Planned { told, moves, rejected: checked.rejected })
+}
+
+/// Tells everybody the ids of all members, and those who get tasks the ids of members that are gone.
+fn name_transactional_ids(
+    members: &BTreeMap<MemberId, MemberFacts>,
+    told: &mut BTreeMap<MemberId, MemberPlan>,
+) {
+    let present: BTreeSet<String> =
+        members.values().flat_map(|facts| facts.transactional_ids.iter().cloned()).collect();
+    let known = members.values().flat_map(|facts| &facts.known_transactional_ids);
+    let gone: BTreeSet<String> = known.filter(|id| !present.contains(*id)).cloned().collect();
+    for (member, plan) in told {
+        let owned = members.get(member).map(|facts| &facts.owned);
+        let gains = plan.active.iter().any(|task| owned.is_none_or(|owned| !owned.contains(task)));
+        plan.transactional_ids.clone_from(&present);
+        if gains {
+            plan.to_fence.clone_from(&gone);
+        }
+    }
 }
 
 fn application_state(facts: GroupFacts<'_>) -> ApplicationState {
@@ -247,6 +267,8 @@ mod tests {
                 rack: None,
                 standing: None,
                 shutdown_requested: capacity == 9,
+                transactional_ids: BTreeSet::new(),
+                known_transactional_ids: BTreeSet::new(),
             };
             (MemberId::from(char::from(name).to_string()), facts)
         };
@@ -283,6 +305,26 @@ mod tests {
     fn check(group: &[(u32, &[u32])], expected: &Expect) {
         let planned = make_plan(&MinimumMovement::default(), &members(group));
         expected.assert_eq(&draw(&planned.unwrap()));
+    }
+
+    #[test]
+    fn who_gets_tasks_ends_the_transactions_of_those_that_are_gone() {
+        let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<BTreeSet<_>>();
+        let mut members = members(&[(1, &[0, 1]), (1, &[])]);
+        let known = ids(&["a-1", "gone-1"]);
+        for (facts, own) in members.values_mut().zip(["a-1", "b-1"]) {
+            facts.transactional_ids = ids(&[own]);
+        }
+        let a = members.values_mut().next().unwrap();
+        a.known_transactional_ids = known;
+        let planned = make_plan(&MinimumMovement::default(), &members).unwrap();
+        let told: Vec<_> = planned
+            .told
+            .into_values()
+            .map(|plan| (plan.active.len(), plan.transactional_ids, plan.to_fence))
+            .collect();
+        let all = ids(&["a-1", "b-1"]);
+        assert_eq!(told, [(2, all.clone(), ids(&[])), (2, all, ids(&["gone-1"]))]);
     }
 
     #[test]

@@ -25,15 +25,16 @@ pub(super) async fn reset_offset(
     topic_partition: &TopicPartition,
     reset: OffsetReset,
     now_ms: i64,
+    isolation: Isolation,
 ) -> Result<Option<i64>, BrokerError> {
     let Some(spec) = spec(reset, now_ms) else { return Ok(None) };
     let query = |spec| [OffsetQuery { topic_partition: topic_partition.clone(), spec }];
-    let found = broker.list_offsets(&query(spec), Isolation::ReadUncommitted).await?;
+    let found = broker.list_offsets(&query(spec), isolation).await?;
     if let Some(Some(found)) = found.first() {
         return Ok(Some(found.offset));
     }
     // Every record is older than asked for: begin behind the newest (KIP-1106).
-    let end = broker.list_offsets(&query(OffsetSpec::Latest), Isolation::ReadUncommitted).await?;
+    let end = broker.list_offsets(&query(OffsetSpec::Latest), isolation).await?;
     Ok(Some(end.first().copied().flatten().map_or(0, |end| end.offset)))
 }
 

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use headwater_broker::{Broker, Clock, GroupId, TopicName, TopicPartition};
+use headwater_broker::{Broker, Clock, GroupId, TopicName, TopicPartition, TransactionalOptions};
 use headwater_changelog::{Blocking, RestoreMemory};
 use headwater_store::{OpenOptions, StoreBackend};
 use headwater_topology::{TaskId, TaskPlan};
@@ -72,6 +73,36 @@ impl Shared {
     /// The name of a stream thread, from 1 (feature row R6).
     pub(super) fn thread_name(&self, thread: usize) -> String {
         format!("{}-StreamThread-{}", self.client_id(), thread + 1)
+    }
+
+    /// The transactions of a stream thread, under exactly-once.
+    pub(super) fn transactions(&self, thread: usize) -> Option<TransactionalOptions> {
+        self.config.is_exactly_once().then(|| TransactionalOptions {
+            transactional_id: self.transactional_id(thread),
+            ..self.fencing_options()
+        })
+    }
+
+    /// The transactional ids of all stream threads; none under at-least-once.
+    pub(super) fn transactional_ids(&self) -> BTreeSet<String> {
+        let threads = 0..self.config.num_stream_threads;
+        let is_used = self.config.is_exactly_once();
+        threads.filter(|_| is_used).map(|thread| self.transactional_id(thread)).collect()
+    }
+
+    /// The same over restarts with the same state directory, so that a run after a crash fences the
+    /// one before it.
+    fn transactional_id(&self, thread: usize) -> String {
+        format!("{}-{}-{}", self.config.application_id, self.process_id, thread + 1)
+    }
+
+    /// How the transactions of an instance that is gone are ended, apart from their id.
+    pub(super) fn fencing_options(&self) -> TransactionalOptions {
+        TransactionalOptions {
+            transactional_id: String::new(),
+            transaction_timeout: Duration::from_millis(self.config.transaction_timeout_ms),
+            delivery_timeout: Duration::from_millis(self.config.delivery_timeout_ms),
+        }
     }
 
     /// Every topic that a task reads, repartition topics too.

@@ -64,11 +64,13 @@ impl Input {
         }
     }
 
-    /// Takes in what a fetch brought, unless it is left over from an earlier life of the task.
-    pub(crate) fn add(&mut self, fetched: FetchedInput) {
+    /// Takes in what a fetch brought, unless it is left over from an earlier life of the task. True
+    /// when there is something to commit though there was no record: markers of transactions, or
+    /// records of aborted ones.
+    pub(crate) fn add(&mut self, fetched: FetchedInput) -> bool {
         if !self.follows(&fetched) {
             self.consumed_bytes += fetched.bytes;
-            return;
+            return false;
         }
         self.next_offset = fetched.next_offset;
         self.end_offset = Some(fetched.end_offset);
@@ -85,9 +87,11 @@ impl Input {
         if count == 0 {
             self.consumed_bytes += fetched.bytes;
         }
-        if self.buffered.is_empty() {
+        let passes_over = self.buffered.is_empty() && self.position < self.next_offset;
+        if passes_over {
             self.position = self.next_offset;
         }
+        passes_over
     }
 
     /// Whether there is no gap before what a fetch brought, and something new in it. Records that

@@ -103,6 +103,10 @@ pub enum FromWorker {
     /// Commit: when every batch said before this is acknowledged, commit the offsets, then apply
     /// the sealed overlays. At most one is under way per thread.
     Commit(SealedCommit),
+    /// Abort the transaction: nothing said since the last [`Commit`](Self::Commit) counts. Only under
+    /// exactly once. All tasks are leaving; what comes before
+    /// [`ToWorker::CommitFailed`] is of no use any more.
+    Abort,
     /// An input has let go of so many bytes.
     Consumed {
         /// The task.

@@ -5,6 +5,7 @@ mod connecting;
 mod crashes;
 mod epochs;
 mod errors;
+mod exactly_once;
 mod full;
 mod group;
 mod harness;

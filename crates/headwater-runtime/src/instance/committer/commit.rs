@@ -3,19 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_broker::{
-    Broker, BrokerError, Clock, Grant, LogWriter, NextStep, OffsetCommit, TopicPartition,
-};
+use headwater_broker::{Broker, BrokerError, Clock, Grant, NextStep, OffsetCommit, TopicPartition};
 use headwater_changelog::{Blocking, BlockingExt, Gap};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::apply::{TaskWrites, apply};
-use super::{CommitFailure, Committer, Followed, SyncSchedule};
+use super::{CommitFailure, Committer, Followed, SyncSchedule, Writer};
 use crate::instance::error::InstanceError;
 use crate::worker::{CommittedTask, SealedCommit};
 
 /// Time between two tries.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A commit whose output is acknowledged.
 pub(super) struct CommitJob {
@@ -29,6 +27,15 @@ pub(super) struct CommitJob {
     writes: Vec<TaskWrites>,
     gaps: Vec<Gap>,
     lost: Vec<Gap>,
+    way: Way,
+}
+
+/// How offsets are committed.
+enum Way {
+    /// For themselves.
+    Alone,
+    /// With the output. The writer goes back as soon as the transaction is committed.
+    InTransaction { writer: Option<Writer>, back: Option<oneshot::Sender<Writer>> },
 }
 
 /// How a commit ended. The storages come back either way.
@@ -68,11 +75,28 @@ impl CommitJob {
             writes,
             gaps: followed.take_gaps(),
             lost: followed.take_lost(),
+            way: Way::Alone,
         }
     }
 
+    /// Commits with the output that `writer` has sent; without a writer there is none.
+    pub(super) fn in_transaction(&mut self, writer: Option<Writer>, back: oneshot::Sender<Writer>) {
+        self.way = Way::InTransaction { writer, back: Some(back) };
+        // Markers lie between our own records; nobody else can have written.
+        self.gaps.clear();
+    }
+
     pub(super) async fn run(mut self) -> CommitEnd {
-        if let Err(failure) = self.commit_offsets().await {
+        let committed = match self.commit_offsets().await {
+            Ok(()) => self.commit_transaction().await,
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = committed {
+            if let Way::InTransaction { writer, .. } = &mut self.way
+                && let Some(writer) = writer.take()
+            {
+                writer.give_up().await;
+            }
             return CommitEnd { tasks: self.back(), offsets: Vec::new(), result: Err(failure) };
         }
         let committed = std::mem::take(&mut self.offsets).into_iter();
@@ -113,7 +137,39 @@ impl CommitJob {
         CommitEnd { tasks: Vec::new(), offsets, result }
     }
 
-    /// Commits under the grant in force. Between two generations of the group it waits for the new
+    /// Commits the transaction with the offsets in it.
+    async fn commit_transaction(&mut self) -> Result<(), CommitFailure> {
+        let thread = self.thread;
+        let Way::InTransaction { writer, back } = &mut self.way else { return Ok(()) };
+        let Some(Writer::Transactional(transaction)) = writer else {
+            return Err(CommitFailure::Passing("the thread has no writer".to_owned()));
+        };
+        if let Err(error) = transaction.commit().await {
+            return Err(match error.next_step() {
+                NextStep::Retry => {
+                    CommitFailure::Passing(format!("it is not known how a commit ended: {error}"))
+                }
+                _ => failure(thread, "commit", &error),
+            });
+        }
+        if let Some((writer, back)) = writer.take().zip(back.take()) {
+            // Without a committer nobody writes any more.
+            drop(back.send(writer));
+        }
+        Ok(())
+    }
+
+    async fn try_commit(&mut self, grant: &Grant) -> Result<(), BrokerError> {
+        match &mut self.way {
+            Way::InTransaction { writer: Some(Writer::Transactional(writer)), .. } => {
+                writer.add_offsets(grant, &self.offsets).await
+            }
+            Way::InTransaction { .. } => Ok(()),
+            Way::Alone => self.broker.commit_offsets(grant, &self.offsets).await,
+        }
+    }
+
+    /// Commits under the grant in force, or puts the offsets into the transaction. Between two generations of the group it waits for the new
     /// grant; when membership is lost there is none.
     async fn commit_offsets(&mut self) -> Result<(), CommitFailure> {
         let began = self.clock.monotonic();
@@ -122,7 +178,7 @@ impl CommitJob {
             let Some(grant) = grant.filter(|_| self.grants.has_changed().is_ok()) else {
                 return Err(CommitFailure::Passing("membership of the group is lost".to_owned()));
             };
-            let error = match self.broker.commit_offsets(&grant, &self.offsets).await {
+            let error = match self.try_commit(&grant).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
@@ -164,28 +220,13 @@ pub(super) fn failure(
     error: &BrokerError,
 ) -> CommitFailure {
     match error.next_step() {
-        NextStep::Rejoin | NextStep::Abort | NextStep::Fenced | NextStep::ReplaceWriter => {
+        NextStep::Rejoin | NextStep::Abort | NextStep::ReplaceWriter => {
             CommitFailure::Passing(error.to_string())
         }
+        NextStep::Fenced => CommitFailure::Fenced(error.to_string()),
         NextStep::Retry | NextStep::ResetOffset | NextStep::Fail => {
             let source = Box::new(error.clone());
             CommitFailure::Fatal(InstanceError::Commit { thread: thread + 1, operation, source })
         }
-    }
-}
-
-/// A writer with a producer id of its own.
-pub(super) async fn new_writer(committer: &Committer) -> Result<Box<dyn LogWriter>, CommitFailure> {
-    let began = committer.clock.monotonic();
-    loop {
-        let error = match committer.broker.writer(committer.writer_options).await {
-            Ok(writer) => return Ok(writer),
-            Err(error) => error,
-        };
-        let waited = committer.clock.monotonic().saturating_sub(began);
-        if error.next_step() != NextStep::Retry || waited >= committer.task_timeout {
-            return Err(failure(committer.thread, "get a producer id", &error));
-        }
-        tokio::time::sleep(RETRY_PAUSE).await;
     }
 }

@@ -1,22 +1,26 @@
 //! The instance as a member of its group.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use headwater_assignor::{InstanceId, TaskAssignor};
 use headwater_broker::{
     BrokerError, GroupEvent, GroupOptions, JoinedMember, MemberAssignment, MemberId,
+    TransactionalOptions,
 };
 use headwater_topology::TaskId;
 use tokio::sync::mpsc;
 
 use super::task_side::send;
-use super::{Coordinator, Ending, Member, Plan};
+use super::{Coordinator, Ending, Event, Member, Plan};
 use crate::facts::{MemberFacts, MemberPlan};
 use crate::instance::error::InstanceError;
 use crate::instance::group::{self, GroupCommand, GroupNews};
 use crate::instance::life_cycle::TaskEvent;
 use crate::instance::plan::{GroupFacts, Planned, plan};
+use crate::instance::shared::Shared;
 use crate::instance::state::InstanceState;
 
 /// The name of our protocol in the group: members of another are refused by the broker.
@@ -62,6 +66,8 @@ impl Coordinator {
             rack: self.shared.config.client_rack.clone(),
             standing: self.standing.clone(),
             shutdown_requested: self.shutdown_requested,
+            transactional_ids: self.shared.transactional_ids(),
+            known_transactional_ids: self.known_ids.union(&self.fencing).cloned().collect(),
         };
         send(&self.group, GroupCommand::Join(facts.encode()));
     }
@@ -169,6 +175,8 @@ impl Coordinator {
         self.beat(plan.round_follows);
         self.plan = Plan::Followed;
         self.standing.clone_from(&plan.standing);
+        self.known_ids.clone_from(&plan.transactional_ids);
+        self.fence(&plan.to_fence);
         let ours: Vec<TaskId> = self.tasks.keys().copied().collect();
         for task in ours.into_iter().filter(|task| !plan.active.contains(task)) {
             self.drive(task, TaskEvent::Revoked);
@@ -177,6 +185,20 @@ impl Coordinator {
         for &task in &plan.active {
             self.take(task);
         }
+    }
+
+    /// Ends the transactions of members that are gone. Until that is done no task is opened.
+    fn fence(&mut self, ids: &BTreeSet<String>) {
+        let new: BTreeSet<String> = ids.difference(&self.fencing).cloned().collect();
+        if new.is_empty() {
+            return;
+        }
+        self.fencing.extend(new.iter().cloned());
+        let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
+        self.jobs.spawn(async move {
+            join_all(new.iter().map(|id| fence(&shared, id))).await;
+            send(&events, Event::Fenced(new));
+        });
     }
 
     /// Everything this instance held is void.
@@ -230,6 +252,19 @@ impl Coordinator {
     /// Whether the instance may clean up: only while nothing moves (feature row P28).
     pub(super) fn is_running(&self) -> bool {
         *self.views.state.borrow() == InstanceState::Running
+    }
+}
+
+/// Takes a transactional id over and lets go of it again, so that its transactions are complete. What
+/// cannot be ended ends with its time-out.
+async fn fence(shared: &Shared, id: &str) {
+    let options =
+        TransactionalOptions { transactional_id: id.to_owned(), ..shared.fencing_options() };
+    let limit = options.transaction_timeout;
+    match tokio::time::timeout(limit, shared.broker.transactional_writer(options)).await {
+        Ok(Ok(_)) => tracing::info!(transactional_id = id, "ended for a member that is gone"),
+        Ok(Err(error)) => tracing::warn!(transactional_id = id, %error, "cannot be ended"),
+        Err(_) => tracing::warn!(transactional_id = id, "cannot be ended in time"),
     }
 }
 

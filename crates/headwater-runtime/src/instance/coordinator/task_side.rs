@@ -36,7 +36,7 @@ impl Coordinator {
             renewal: None,
         };
         self.tasks.insert(task, entry);
-        self.drive(task, TaskEvent::TimePassed { directory_free: !self.cleaning });
+        self.drive(task, TaskEvent::TimePassed { may_open: self.may_open() });
     }
 
     /// Where the task can be seen at work; the same when it comes back, so that its counts go on.

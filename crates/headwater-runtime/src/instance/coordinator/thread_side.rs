@@ -7,7 +7,7 @@ use headwater_topology::TaskId;
 use tokio::sync::mpsc;
 
 use super::task_side::send;
-use super::{Coordinator, Event, writer_options};
+use super::{Coordinator, Event, Member, writer_options};
 use crate::instance::committer::{CommitFailure, Committer, CommitterCommand, CommitterEvent};
 use crate::instance::error::InstanceError;
 use crate::instance::fetcher::FetchCommand;
@@ -68,6 +68,7 @@ impl Coordinator {
             clock: Arc::clone(&shared.clock),
             blocking: Arc::clone(&shared.blocking),
             writer_options: writer_options(shared),
+            transactions: shared.transactions(thread),
             task_timeout: Duration::from_millis(shared.config.task_timeout_ms),
             told_bytes: worker_config.unacknowledged_bytes_max / 8,
             grants: self.grants.subscribe(),
@@ -107,7 +108,8 @@ impl Coordinator {
             usize::try_from(bytes).unwrap_or(usize::MAX) / config.num_stream_threads.max(1)
         };
         WorkerConfig {
-            commit_interval: Duration::from_millis(config.commit_interval_ms),
+            exactly_once: config.is_exactly_once(),
+            commit_interval: Duration::from_millis(config.commit_interval_in_force_ms()),
             max_task_idle: config.max_task_idle_ms,
             cache_bytes_max: share(config.statestore_cache_max_bytes),
             uncommitted_bytes_max: share(config.statestore_uncommitted_max_bytes),
@@ -157,6 +159,16 @@ impl Coordinator {
                             "the thread's tasks begin anew at their last commit"
                         );
                     }
+                    CommitFailure::Fenced(reason) => {
+                        tracing::warn!(
+                            thread = thread + 1,
+                            reason,
+                            "another instance has taken over; this one joins the group anew"
+                        );
+                        if self.member == Member::Yes {
+                            self.lose_membership(Member::Leaving);
+                        }
+                    }
                     CommitFailure::Fatal(error) => self.uncaught(Some(thread), error),
                 }
             }
@@ -170,7 +182,10 @@ impl Coordinator {
                 self.left_thread(closed);
                 self.uncaught(Some(thread), InstanceError::Task(error));
             }
-            FromWorker::Produce(_) | FromWorker::Commit(_) | FromWorker::Consumed { .. } => {
+            FromWorker::Produce(_)
+            | FromWorker::Commit(_)
+            | FromWorker::Abort
+            | FromWorker::Consumed { .. } => {
                 unreachable!("the committer and the fetcher keep what is for them")
             }
         }

@@ -36,7 +36,7 @@ impl Coordinator {
         let now = self.shared.clock.monotonic();
         let tasks: Vec<TaskId> = self.tasks.keys().copied().collect();
         for task in tasks {
-            self.drive(task, TaskEvent::TimePassed { directory_free: !self.cleaning });
+            self.drive(task, TaskEvent::TimePassed { may_open: self.may_open() });
         }
         self.renew(now);
         self.purge(now);

@@ -133,7 +133,7 @@ impl Positions {
                 .collect(),
             max_wait: if any_stale { Duration::ZERO } else { self.wait },
             max_bytes: self.limits.fetch_bytes,
-            isolation: Isolation::ReadUncommitted,
+            isolation: self.limits.isolation,
         }
     }
 
@@ -211,13 +211,20 @@ impl Positions {
 const MAX_BATCH_BYTES: usize = 256 * 1024 * 1024;
 
 /// Checks and decompresses what was fetched from `offset` on.
-pub(super) fn decode(data: FetchedData, offset: i64) -> Result<Decoded, RecordsError> {
+pub(super) fn decode(
+    data: FetchedData,
+    offset: i64,
+    isolation: Isolation,
+) -> Result<Decoded, RecordsError> {
     let mut filter = CommittedFilter::new(data.aborted);
     let mut decoded = Decoded {
         batches: Vec::new(),
         bytes: data.batches.len(),
         next_offset: offset,
-        end_offset: data.high_watermark,
+        end_offset: match isolation {
+            Isolation::ReadUncommitted => data.high_watermark,
+            Isolation::ReadCommitted => data.last_stable_offset,
+        },
     };
     for batch in Batches::new(data.batches) {
         let batch = batch?;
@@ -254,6 +261,7 @@ mod tests {
             max_wait: Duration::from_millis(500),
             left_out_max: Duration::from_millis(100),
             pause: Duration::from_millis(3),
+            isolation: Isolation::ReadUncommitted,
         };
         let mut positions = Positions::new(limits);
         for partition in 0..partitions {
@@ -393,7 +401,7 @@ mod tests {
             high_watermark: 9,
             last_stable_offset: 9,
         };
-        let decoded = decode(data, 5).unwrap();
+        let decoded = decode(data, 5, Isolation::ReadUncommitted).unwrap();
         let offsets: Vec<i64> =
             decoded.batches.iter().map(|batch| batch.header().base_offset).collect();
         assert_eq!(offsets, [5], "what lies before the offset was processed already");

@@ -23,7 +23,7 @@ fn events() -> Vec<TaskEvent> {
     events.extend([TaskEvent::ThreadReady, TaskEvent::Committed]);
     for yes in [true, false] {
         events.extend([
-            TaskEvent::TimePassed { directory_free: yes },
+            TaskEvent::TimePassed { may_open: yes },
             TaskEvent::Opened { has_changelogs: yes },
             TaskEvent::OpenFailed { instance_goes_on: yes },
             TaskEvent::RestoreEnded { rebuild: yes },
@@ -84,8 +84,8 @@ fn what_follows_from_what() {
         Waiting
           Revoked: gone
           Lost: gone
-          TimePassed { directory_free: true }: Opening; Open { rebuild: false }
-          TimePassed { directory_free: false }: Waiting 50 ms
+          TimePassed { may_open: true }: Opening; Open { rebuild: false }
+          TimePassed { may_open: false }: Waiting 50 ms
         Opening
           Revoked: Opening, unwanted
           Lost: Opening, unwanted
@@ -137,8 +137,8 @@ fn what_follows_when_the_plan_has_taken_it_away() {
           Assigned: Waiting 0 ms
           Revoked: gone
           Lost: gone
-          TimePassed { directory_free: true }: Opening, unwanted; Open { rebuild: false }
-          TimePassed { directory_free: false }: Waiting 50 ms, unwanted
+          TimePassed { may_open: true }: Opening, unwanted; Open { rebuild: false }
+          TimePassed { may_open: false }: Waiting 50 ms, unwanted
         Opening
           Assigned: Opening
           Opened { has_changelogs: true }: Closing, unwanted; CloseStores { complete: false }
@@ -188,7 +188,7 @@ fn what_follows_when_the_plan_has_taken_it_away() {
 fn a_task_opens_when_its_time_has_come() {
     let waiting = task(Stage::Waiting { until: NOW }, true);
     let before = NOW.saturating_sub(Duration::from_millis(1));
-    let event = TaskEvent::TimePassed { directory_free: true };
+    let event = TaskEvent::TimePassed { may_open: true };
     assert_eq!(waiting.on(event, before), waiting.stays());
     let rebuilt = LifeCycle { rebuild: true, ..waiting }.on(event, NOW);
     assert_eq!(rebuilt.actions, [TaskAction::Open { rebuild: true }]);

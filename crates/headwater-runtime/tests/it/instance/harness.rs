@@ -11,7 +11,7 @@ use headwater_broker::{
     OffsetQuery, OffsetSpec, Offsets, ProduceBatch, TopicName, TopicPartition, Topics,
     WriterOptions,
 };
-use headwater_changelog::RestoreListener;
+use headwater_changelog::{CommittedFilter, RestoreListener};
 use headwater_embedded::{Embedded, EmbeddedOptions};
 use headwater_records::{BatchBuilder, Batches, Compression, Record};
 use headwater_runtime::{
@@ -279,10 +279,19 @@ impl World {
 
     /// Key and value of every record of a topic, partition by partition.
     pub(super) async fn read(&self, topic: &str) -> Vec<(String, Option<Vec<u8>>)> {
+        self.read_as(topic, Isolation::ReadUncommitted).await
+    }
+
+    pub(super) async fn read_as(
+        &self,
+        topic: &str,
+        isolation: Isolation,
+    ) -> Vec<(String, Option<Vec<u8>>)> {
         let description = self.broker.describe_topics(&[topic.into()]).await.unwrap().remove(0);
         let mut found = Vec::new();
         for partition in 0..description.map_or(0, |topic| topic.partitions) {
-            self.read_partition(&TopicPartition::new(topic, partition), &mut found).await;
+            let at = TopicPartition::new(topic, partition);
+            self.read_partition(&at, isolation, &mut found).await;
         }
         found
     }
@@ -290,12 +299,12 @@ impl World {
     async fn read_partition(
         &self,
         topic_partition: &TopicPartition,
+        isolation: Isolation,
         found: &mut Vec<(String, Option<Vec<u8>>)>,
     ) {
         let mut offset = self.offset(topic_partition, OffsetSpec::Earliest).await;
-        let end = self.offset(topic_partition, OffsetSpec::Latest).await;
         let mut reader = self.broker.reader();
-        while offset < end {
+        loop {
             let partition = FetchPartition {
                 topic_partition: topic_partition.clone(),
                 offset,
@@ -305,15 +314,23 @@ impl World {
                 partitions: vec![partition],
                 max_wait: Duration::ZERO,
                 max_bytes: 1 << 20,
-                isolation: Isolation::ReadUncommitted,
+                isolation,
             };
             let data = reader.fetch(&request).await.unwrap().remove(0).outcome.unwrap();
+            if data.batches.is_empty() {
+                return;
+            }
+            let mut filter = CommittedFilter::new(data.aborted);
             for batch in Batches::new(data.batches) {
-                for record in &batch.unwrap().decompress(1 << 20).unwrap() {
+                let batch = batch.unwrap();
+                offset = batch.header().last_offset + 1;
+                if !filter.counts(&batch).unwrap() {
+                    continue;
+                }
+                for record in &batch.decompress(1 << 20).unwrap() {
                     let record = record.unwrap();
                     let key = String::from_utf8_lossy(record.key.unwrap_or_default());
                     found.push((key.into_owned(), record.value.map(<[u8]>::to_vec)));
-                    offset = record.offset + 1;
                 }
             }
         }

@@ -10,15 +10,18 @@ use std::time::Duration;
 
 use headwater_broker::{BrokerError, Clock, NewTopic, SystemClock, Topics};
 use headwater_embedded::{Embedded, EmbeddedOptions};
-use headwater_runtime::{Execution, Instance, RestoreListener, StreamsConfig};
+use headwater_runtime::{Execution, Instance, ProcessingGuarantee, RestoreListener, StreamsConfig};
 use headwater_store_sled::SledBackend;
 
+use super::exactly_once::check_counts;
 use super::harness::{
     APPLICATION, PARTITIONS, Restores, TestClock, WordCount, World, close, running,
 };
 
 /// Tells the process below where to work.
 const DIRECTORY: &str = "HEADWATER_KILL_TEST_DIRECTORY";
+/// Tells it to count exactly once.
+const EXACTLY_ONCE: &str = "HEADWATER_KILL_TEST_EXACTLY_ONCE";
 const LINE: &str = "a b a c";
 /// What the process says when a line is in topic `lines`.
 const ACKNOWLEDGED: &str = "acknowledged";
@@ -26,7 +29,11 @@ const ACKNOWLEDGED: &str = "acknowledged";
 /// After how many acknowledged lines each process is killed.
 const KILLS: [usize; 6] = [1, 30, 2, 200, 75, 11];
 
-async fn start(directory: &Path, restores: &Arc<Restores>) -> (World, Instance) {
+async fn start(
+    directory: &Path,
+    guarantee: ProcessingGuarantee,
+    restores: &Arc<Restores>,
+) -> (World, Instance) {
     let broker = Embedded::open(directory.join("broker"), EmbeddedOptions::new()).unwrap();
     for name in ["lines", "counts"] {
         let configs = BTreeMap::new();
@@ -43,6 +50,7 @@ async fn start(directory: &Path, restores: &Arc<Restores>) -> (World, Instance) 
     }
     let config = StreamsConfig::new(APPLICATION)
         .state_dir(directory.join("state"))
+        .processing_guarantee(guarantee)
         .num_stream_threads(2)
         .commit_interval_ms(20)
         .statestore_cache_max_bytes(0);
@@ -67,7 +75,11 @@ async fn start(directory: &Path, restores: &Arc<Restores>) -> (World, Instance) 
 #[tokio::test]
 async fn process_to_be_killed() {
     let Ok(directory) = std::env::var(DIRECTORY) else { return };
-    let (world, instance) = start(Path::new(&directory), &Arc::default()).await;
+    let guarantee = match std::env::var(EXACTLY_ONCE) {
+        Ok(_) => ProcessingGuarantee::ExactlyOnceV2,
+        Err(_) => ProcessingGuarantee::AtLeastOnce,
+    };
+    let (world, instance) = start(Path::new(&directory), guarantee, &Arc::default()).await;
     running(&instance).await;
     loop {
         world.write(LINE).await;
@@ -75,14 +87,14 @@ async fn process_to_be_killed() {
     }
 }
 
-#[tokio::test]
-async fn killed_at_any_instant_nothing_is_lost() {
-    let directory = tempfile::tempdir().unwrap();
+/// Runs and kills the process again and again; the lines that were acknowledged.
+fn kill_often(directory: &Path, environment: &[(&str, &str)]) -> i64 {
     let mut acknowledged = 0;
     for lines in KILLS {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "instance::kill::process_to_be_killed", "--nocapture"])
-            .env(DIRECTORY, directory.path())
+            .env(DIRECTORY, directory)
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -94,9 +106,34 @@ async fn killed_at_any_instant_nothing_is_lost() {
         process.wait().unwrap();
     }
     assert_eq!(acknowledged, i64::try_from(KILLS.iter().sum::<usize>()).unwrap());
+    acknowledged
+}
 
+#[tokio::test]
+async fn killed_at_any_instant_all_is_counted_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let acknowledged = kill_often(directory.path(), &[(EXACTLY_ONCE, "yes")]);
     let restores = Arc::default();
-    let (world, instance) = start(directory.path(), &restores).await;
+    let guarantee = ProcessingGuarantee::ExactlyOnceV2;
+    let (world, instance) = start(directory.path(), guarantee, &restores).await;
+    running(&instance).await;
+    let heard = restores.take();
+    // All words are in one partition; what the last process had restored was safe.
+    let of_partition: Vec<&String> = heard.iter().filter(|line| line.starts_with("0 ")).collect();
+    assert!(!of_partition[0].starts_with("0 from 0 "), "only the tail is read: {heard:?}");
+    let written = i64::try_from(world.read("lines").await.len()).unwrap();
+    assert!(written >= acknowledged);
+    check_counts(&world, &[("a", 2 * written), ("b", written), ("c", written)]).await;
+    close(instance).await;
+}
+
+#[tokio::test]
+async fn killed_at_any_instant_nothing_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let acknowledged = kill_often(directory.path(), &[]);
+    let guarantee = ProcessingGuarantee::AtLeastOnce;
+    let restores = Arc::default();
+    let (world, instance) = start(directory.path(), guarantee, &restores).await;
     running(&instance).await;
     let heard = restores.take();
     // All words are in one partition; what the last process had restored was safe.
@@ -116,7 +153,7 @@ async fn killed_at_any_instant_nothing_is_lost() {
     // In peace the counts are exact again.
     let before = world.counts().await;
     drop(world);
-    let (world, instance) = start(directory.path(), &restores).await;
+    let (world, instance) = start(directory.path(), guarantee, &restores).await;
     running(&instance).await;
     world.write(LINE).await;
     let expected = [("a", before["a"] + 2), ("b", before["b"] + 1), ("c", before["c"] + 1)];

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use headwater_runtime::{CommittedTask, FromWorker, Step, ToWorker, WorkerConfig};
+use headwater_broker::TopicPartition;
+use headwater_runtime::{CommittedTask, FetchedInput, FromWorker, Step, ToWorker, WorkerConfig};
 
 use super::harness::{Harness, TASK};
 
@@ -158,6 +159,66 @@ fn a_failed_commit_gives_all_tasks_up() {
     let Some(FromWorker::TaskClosed(closed)) = harness.said.pop() else { panic!("not closed") };
     assert!(!closed.clean);
     assert_eq!(closed.storages.len(), 1);
+}
+
+#[test]
+fn under_exactly_once_a_failed_task_takes_back_what_it_has_written() {
+    let config = WorkerConfig { exactly_once: true, ..no_cache() };
+    let mut harness = Harness::counting(config, false);
+    harness.fetch("in", &[("a", "x", 1), ("b", "x", 1)]);
+    harness.run();
+    assert_eq!(harness.take_written("out").len(), 2);
+    harness.fetch("in", &[("a", "x", 2), ("a", "fail", 3)]);
+    assert_eq!(harness.worker.step(harness.now), Step::Again, "the task has just failed");
+    harness.worker.handle(ToWorker::CommitNow);
+    harness.run();
+    assert!(harness.take_commit().is_none(), "nothing half done is committed");
+    let said = harness.said.iter().filter_map(|said| match said {
+        FromWorker::Abort => Some("abort"),
+        FromWorker::TaskFailed { .. } => Some("failed"),
+        _ => None,
+    });
+    assert_eq!(said.collect::<Vec<_>>(), ["abort", "failed"]);
+    assert_eq!(harness.worker.task_ids().count(), 0);
+}
+
+#[test]
+fn under_exactly_once_a_dropped_task_takes_back_what_it_has_written() {
+    let config = WorkerConfig { exactly_once: true, ..no_cache() };
+    let mut harness = Harness::counting(config, false);
+    harness.fetch("in", &[("a", "x", 1)]);
+    harness.run();
+    harness.worker.handle(ToWorker::DropTask(TASK));
+    harness.worker.handle(ToWorker::CommitNow);
+    harness.run();
+    assert!(harness.take_commit().is_none());
+    let abort = harness.said.iter().position(|said| matches!(said, FromWorker::Abort));
+    let closed = harness.said.iter().position(|said| matches!(said, FromWorker::TaskClosed(_)));
+    assert!(abort.is_some() && abort < closed, "{:?}", harness.said);
+}
+
+#[test]
+fn what_is_passed_over_is_committed() {
+    let mut harness = Harness::counting(no_cache(), false);
+    let markers = |offset, next_offset| {
+        ToWorker::Fetched(FetchedInput {
+            task: TASK,
+            topic_partition: TopicPartition::new("in", 0),
+            batches: Vec::new(),
+            bytes: 0,
+            offset,
+            next_offset,
+            end_offset: next_offset,
+        })
+    };
+    harness.worker.handle(markers(0, 3));
+    harness.pass(Duration::from_secs(30));
+    harness.run();
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 3)]);
+    harness.worker.handle(markers(3, 3));
+    harness.pass(Duration::from_secs(30));
+    assert_eq!(harness.run(), Step::Wait, "nothing is new");
+    assert!(harness.take_commit().is_none());
 }
 
 #[test]

@@ -53,6 +53,7 @@ impl Child {
             .args(["--commit-interval-ms", &options.commit_interval_ms.to_string()])
             .args(["--cache-bytes", &options.cache_bytes.to_string()])
             .args(["--lines-expected", &options.lines_expected.to_string()])
+            .args(options.exactly_once.then_some("--exactly-once"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

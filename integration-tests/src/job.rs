@@ -10,7 +10,7 @@ use headwater::broker::{Broker, BrokerError, OffsetSpec, TopicPartition, simple}
 use headwater::embedded::{Embedded, EmbeddedOptions};
 use headwater::kafka::{Kafka, KafkaOptions};
 use headwater::prelude::*;
-use headwater::{Headwater, RestoreListener, StreamsConfig};
+use headwater::{Headwater, ProcessingGuarantee, RestoreListener, StreamsConfig};
 
 /// Partitions of every topic.
 pub const PARTITIONS: i32 = 4;
@@ -34,6 +34,9 @@ pub struct JobOptions {
     pub cache_bytes: u64,
     /// The job is not done before so many lines have come.
     pub lines_expected: i64,
+    /// Whether each word is to be counted exactly once. Then the job is a static member of its group,
+    /// so that a restart after a kill need not wait for a session to end.
+    pub exactly_once: bool,
 }
 
 impl JobOptions {
@@ -88,13 +91,18 @@ impl Job {
     /// When the job cannot start, or stops.
     pub async fn run(options: &JobOptions) -> anyhow::Result<()> {
         let broker = options.broker().await?;
-        let config = StreamsConfig::new(&options.application)
+        let mut config = StreamsConfig::new(&options.application)
             .state_dir(options.data_dir.join("state"))
             .num_stream_threads(options.threads)
             .commit_interval_ms(options.commit_interval_ms)
             .statestore_cache_max_bytes(options.cache_bytes)
             // The trial looks at every record afterwards.
             .repartition_purge_interval_ms(86_400_000);
+        if options.exactly_once {
+            config = config
+                .processing_guarantee(ProcessingGuarantee::ExactlyOnceV2)
+                .group_instance_id("job");
+        }
         let instance = Headwater::builder(Self::topology(options)?)
             .config(config)
             .broker(Arc::clone(&broker))

@@ -41,6 +41,8 @@ mod documents {
     mod backends {}
     #[doc = include_str!("../../docs/book/src/queries.md")]
     mod queries {}
+    #[doc = include_str!("../../docs/book/src/exactly-once.md")]
+    mod exactly_once {}
     #[doc = include_str!("../../docs/book/src/assignors.md")]
     mod assignors {}
 }

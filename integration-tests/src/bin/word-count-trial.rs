@@ -47,6 +47,9 @@ struct RunArguments {
     /// The job is not done before so many lines have come.
     #[arg(long, default_value_t = 0)]
     lines_expected: i64,
+    /// Count each word exactly once.
+    #[arg(long)]
+    exactly_once: bool,
 }
 
 #[derive(Args)]
@@ -76,6 +79,7 @@ impl RunArguments {
             commit_interval_ms: self.commit_interval_ms,
             cache_bytes: self.cache_bytes,
             lines_expected: self.lines_expected,
+            exactly_once: self.exactly_once,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod app;
 mod conformance;
+mod exactly_once;
 mod nulls;
 mod outside;
 mod queries;

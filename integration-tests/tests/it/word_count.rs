@@ -14,6 +14,7 @@ fn options(data_dir: &Path, kills: usize, cache_bytes: u64) -> TrialOptions {
             data_dir: data_dir.to_owned(),
             threads: 2,
             commit_interval_ms: 50,
+            exactly_once: false,
             cache_bytes,
             lines_expected: 0,
         },

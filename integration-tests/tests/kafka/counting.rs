@@ -16,7 +16,7 @@ const ASK_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Counting {
     pub(crate) options: JobOptions,
-    expected: Expected,
+    pub(crate) expected: Expected,
     written: i64,
     _home: TempDir,
 }
@@ -33,6 +33,7 @@ impl Counting {
             commit_interval_ms: 100,
             cache_bytes,
             lines_expected: 0,
+            exactly_once: false,
         };
         let witness = Witness::connect(bootstrap).await;
         for topic in [options.lines(), options.counts()] {

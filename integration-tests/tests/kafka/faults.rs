@@ -1,5 +1,6 @@
 //! Tests that start nodes of their own and disturb them.
 
 mod counting;
+mod exactly_once;
 mod nodes;
 mod writing;

@@ -52,11 +52,11 @@ pub trait ApplyStep: Send + 'static {
     /// A batch that cannot be read, or a store that does not take the records.
     fn apply(&mut self, stretches: &[Stretch]) -> Result<Vec<Applied>, ChangelogError>;
 
-    /// Writes what it has been given and still holds: the restore is stopped before its end.
+    /// Writes what it has been given and still holds; with `safe` so that it outlasts a loss of power.
     ///
     /// # Errors
     /// A store that does not take the records.
-    fn finish(&mut self) -> Result<(), ChangelogError>;
+    fn finish(&mut self, safe: bool) -> Result<(), ChangelogError>;
 }
 
 /// A store that is restored.
@@ -202,6 +202,11 @@ impl StoreStep {
         }
     }
 
+    /// The stores with the positions of what was written.
+    pub fn stores(&self) -> &[ChangelogStore] {
+        &self.stores
+    }
+
     /// The storages, and the stores with the positions of what was written.
     pub fn into_parts(self) -> (Vec<Box<dyn TaskStorage>>, Vec<ChangelogStore>) {
         (self.storages.into_iter().map(|target| target.storage).collect(), self.stores)
@@ -333,10 +338,10 @@ impl ApplyStep for StoreStep {
         Ok(applied)
     }
 
-    fn finish(&mut self) -> Result<(), ChangelogError> {
+    fn finish(&mut self, safe: bool) -> Result<(), ChangelogError> {
         for storage in 0..self.storages.len() {
             if !self.storages[storage].reached.is_empty() {
-                self.write(storage, true)?;
+                self.write(storage, safe)?;
             }
         }
         self.note_memory();

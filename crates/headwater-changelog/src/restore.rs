@@ -17,8 +17,9 @@ use headwater_broker::{
 };
 use tokio::sync::mpsc;
 
-use crate::{ApplyStep, Blocking, BlockingExt, ChangelogError};
-use progress::{AppliedPart, ApplyPart, Restorer};
+use crate::read::{RETRY_PAUSE, apply};
+use crate::{ApplyStep, Blocking, ChangelogError};
+use progress::Restorer;
 
 /// Up to where a changelog is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,9 +198,6 @@ pub async fn restore<I, S>(
     }
 }
 
-/// Time between two tries after an error.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
-
 async fn fetch(
     reader: &mut dyn LogReader,
     request: &FetchRequest,
@@ -209,24 +207,4 @@ async fn fetch(
         tokio::time::sleep(RETRY_PAUSE).await;
     }
     reader.fetch(request).await
-}
-
-async fn apply<I: Copy + Send, S: ApplyStep>(
-    blocking: &dyn Blocking,
-    part: ApplyPart<I, S>,
-) -> AppliedPart<I, S> {
-    let ApplyPart { id, mut step, stretches } = part;
-    let reached =
-        stretches.iter().map(|stretch| (stretch.changelog, stretch.next_offset)).collect();
-    let result = blocking
-        .call(move || {
-            let applied = if stretches.is_empty() {
-                step.finish().map(|()| Vec::new())
-            } else {
-                step.apply(&stretches)
-            };
-            (step, applied)
-        })
-        .await;
-    AppliedPart { id, reached, result }
 }

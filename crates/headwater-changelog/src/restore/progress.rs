@@ -8,30 +8,12 @@ use headwater_broker::{
     BrokerError, FetchPartition, FetchRequest, FetchedData, FetchedPartition, NextStep,
     TopicPartition,
 };
-use headwater_records::{Batches, RecordsError};
+
 use tokio::sync::mpsc;
 
 use super::{RestoreEnd, RestoreOptions, RestorePartition, RestoreTarget};
-use crate::{Applied, ApplyStep, ChangelogError, RebuildReason, Stretch};
-
-/// Stretches on their way to the step of their target.
-pub(super) struct ApplyPart<I, S> {
-    pub(super) id: I,
-    pub(super) step: S,
-    /// None: the step is to finish.
-    pub(super) stretches: Vec<Stretch>,
-}
-
-/// The step back from its work.
-pub(super) struct AppliedPart<I, S> {
-    pub(super) id: I,
-    /// Which changelogs were applied, up to where.
-    pub(super) reached: Vec<(usize, i64)>,
-    /// `None` when the step panicked.
-    pub(super) result: Option<(S, ApplyResult)>,
-}
-
-type ApplyResult = Result<Vec<Applied>, ChangelogError>;
+use crate::read::{AppliedPart, ApplyPart, Safe, check_epoch, last_batch, out_of_range};
+use crate::{Applied, ApplyStep, ChangelogError, Stretch};
 
 pub(super) struct Restorer<I, S> {
     options: RestoreOptions,
@@ -227,14 +209,20 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
             if target.is_to_finish() {
                 let step = target.step.take()?;
                 target.finishing = true;
-                return Some(ApplyPart { id, step, stretches: Vec::new() });
+                return Some(ApplyPart {
+                    id,
+                    step,
+                    stretches: Vec::new(),
+                    finish: Some(Safe(true)),
+                });
             }
             if target.pending.is_empty() || target.stopping.is_some() {
                 return None;
             }
             let step = target.step.take()?;
             target.pending_bytes = 0;
-            Some(ApplyPart { id, step, stretches: std::mem::take(&mut target.pending) })
+            let stretches = std::mem::take(&mut target.pending);
+            Some(ApplyPart { id, step, stretches, finish: None })
         })
     }
 
@@ -325,7 +313,7 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
                 tracing::debug!(%topic_partition, %error, "restore tries again");
             }
             NextStep::ResetOffset => {
-                let reason = target.changelogs[index].out_of_range(&error);
+                let reason = out_of_range(target.changelogs[index].position, &error);
                 let topic_partition = topic_partition.clone();
                 target.stop(Err(ChangelogError::Rebuild { topic_partition, reason }));
             }
@@ -445,27 +433,14 @@ impl Changelog {
         changelog: usize,
         data: FetchedData,
     ) -> Result<Option<Stretch>, ChangelogError> {
-        let last = match last_batch(&data) {
-            Ok(last) => last,
-            Err(source) => {
-                let topic_partition = self.partition.topic_partition.clone();
-                return Err(ChangelogError::Records { topic_partition, source });
-            }
-        };
+        let last = last_batch(&self.partition.topic_partition, &data)?;
         let Some((last_offset, epoch)) = last else {
             if !data.batches.is_empty() {
                 self.max_bytes = data.batches.len().max(self.max_bytes).saturating_mul(2);
             }
             return Ok(None);
         };
-        if let Some(stored) = self.leader_epoch
-            && epoch >= 0
-            && epoch < stored
-        {
-            let reason = RebuildReason::TruncatedEpoch { stored, found: epoch };
-            let topic_partition = self.partition.topic_partition.clone();
-            return Err(ChangelogError::Rebuild { topic_partition, reason });
-        }
+        check_epoch(&self.partition.topic_partition, self.leader_epoch, epoch)?;
         let from_offset = self.position;
         self.position = (last_offset + 1).min(self.partition.end_offset).max(from_offset);
         let at_end = self.position >= self.partition.end_offset;
@@ -498,27 +473,4 @@ impl Changelog {
             options.listener.on_restore_end(topic_partition, store, self.restored);
         }
     }
-
-    fn out_of_range(&self, error: &BrokerError) -> RebuildReason {
-        let next_offset = self.position;
-        match error {
-            BrokerError::OffsetOutOfRange { end_offset, .. } if next_offset > *end_offset => {
-                RebuildReason::TruncatedLog { next_offset, end_offset: *end_offset }
-            }
-            BrokerError::OffsetOutOfRange { log_start_offset, .. } => {
-                RebuildReason::DeletedPrefix { next_offset, log_start_offset: *log_start_offset }
-            }
-            _ => RebuildReason::DeletedPrefix { next_offset, log_start_offset: next_offset },
-        }
-    }
-}
-
-/// Last offset and leader epoch of the last whole batch.
-fn last_batch(data: &FetchedData) -> Result<Option<(i64, i32)>, RecordsError> {
-    let mut last = None;
-    for batch in Batches::new(data.batches.clone()) {
-        let batch = batch?;
-        last = Some((batch.header().last_offset, batch.header().leader_epoch));
-    }
-    Ok(last)
 }

@@ -1,5 +1,4 @@
 mod gathering;
-mod log;
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,8 +12,8 @@ use headwater_store::{
 };
 
 use super::*;
+use crate::test_logs::{Log, Logs, topic_partition};
 use crate::{ChangelogStore, InlineBlocking, RestoreMemory, StoreStep};
-use log::{Log, Logs, topic_partition};
 
 const TOPIC_ID: [u8; 16] = [1; 16];
 const BEGAN_MS: i64 = 5;

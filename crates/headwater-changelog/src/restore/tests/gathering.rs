@@ -59,7 +59,7 @@ async fn records_are_gathered_while_there_is_memory_and_written_at_the_end() {
         step.apply(&[first]).unwrap();
         step.apply(&[second]).unwrap();
         if finish {
-            step.finish().unwrap();
+            step.finish(true).unwrap();
         }
         assert_eq!(memory.used(), used, "{memory_bytes} {end:?} {finish}");
         let (position, value) = stored(step);

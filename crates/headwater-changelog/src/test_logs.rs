@@ -1,6 +1,7 @@
 //! Logs in memory, to read from: real batches, and answers exactly as the test wants them.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
@@ -14,22 +15,27 @@ use headwater_records::{
 use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
-pub(super) struct Log {
-    pub(super) start: i64,
-    pub(super) end: i64,
-    pub(super) last_stable: Option<i64>,
-    pub(super) aborted: Vec<AbortedTransaction>,
-    pub(super) epoch: i32,
+pub(crate) struct Log {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) last_stable: Option<i64>,
+    pub(crate) aborted: Vec<AbortedTransaction>,
+    pub(crate) epoch: i32,
     batches: Vec<(i64, Vec<u8>)>,
 }
 
 impl Log {
+    /// Appends one record.
+    pub(crate) fn append_one(&mut self) {
+        self.append(&[("k", Some("v"))]);
+    }
+
     /// Appends a batch of these keys and values.
-    pub(super) fn append(&mut self, records: &[(&str, Option<&str>)]) -> &mut Self {
+    pub(crate) fn append(&mut self, records: &[(&str, Option<&str>)]) -> &mut Self {
         self.append_as(-1, false, records)
     }
 
-    pub(super) fn append_as(
+    pub(crate) fn append_as(
         &mut self,
         producer_id: i64,
         transactional: bool,
@@ -48,12 +54,12 @@ impl Log {
         self.push(builder.finish().stamp(stamp).to_vec(), count)
     }
 
-    pub(super) fn marker(&mut self, kind: ControlKind, producer_id: i64) -> &mut Self {
+    pub(crate) fn marker(&mut self, kind: ControlKind, producer_id: i64) -> &mut Self {
         self.push(control_batch(kind, producer_id, 0, 0, 0).to_vec(), 1)
     }
 
     /// Takes up offsets that hold nothing any more, as compaction leaves them.
-    pub(super) fn skip(&mut self, offsets: i64) -> &mut Self {
+    pub(crate) fn skip(&mut self, offsets: i64) -> &mut Self {
         self.end += offsets;
         self
     }
@@ -66,7 +72,7 @@ impl Log {
     }
 
     /// Deletes everything before `offset`.
-    pub(super) fn delete_before(&mut self, offset: i64) {
+    pub(crate) fn delete_before(&mut self, offset: i64) {
         self.start = offset;
         self.batches.retain(|(last, _)| *last >= offset);
     }
@@ -106,7 +112,7 @@ impl Log {
 
 /// All logs; clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Logs(Arc<Inner>);
+pub(crate) struct Logs(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -117,20 +123,26 @@ struct Inner {
     /// Every answer has the data of one partition only; the others look empty, as from a broker
     /// whose answer was full.
     one_at_a_time: Mutex<bool>,
+    fetches: AtomicUsize,
 }
 
 impl Logs {
-    pub(super) fn edit<T>(&self, partition: i32, edit: impl FnOnce(&mut Log) -> T) -> T {
+    pub(crate) fn edit<T>(&self, partition: i32, edit: impl FnOnce(&mut Log) -> T) -> T {
         let edited = edit(self.logs().entry(topic_partition(partition)).or_default());
         self.0.changed.notify_one();
         edited
     }
 
-    pub(super) fn fail_next(&self, error: BrokerError) {
+    pub(crate) fn fail_next(&self, error: BrokerError) {
         self.0.errors.lock().unwrap().push(error);
     }
 
-    pub(super) fn answer_one_at_a_time(&self) {
+    /// How many fetches there were.
+    pub(crate) fn fetches(&self) -> usize {
+        self.0.fetches.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn answer_one_at_a_time(&self) {
         *self.0.one_at_a_time.lock().unwrap() = true;
     }
 
@@ -169,6 +181,7 @@ impl LogReader for Logs {
         &mut self,
         request: &FetchRequest,
     ) -> Result<Vec<FetchedPartition>, BrokerError> {
+        self.0.fetches.fetch_add(1, Ordering::Relaxed);
         if let Some(error) = self.0.errors.lock().unwrap().pop() {
             return Err(error);
         }
@@ -191,6 +204,6 @@ impl LogReader for Logs {
     }
 }
 
-pub(super) fn topic_partition(partition: i32) -> TopicPartition {
+pub(crate) fn topic_partition(partition: i32) -> TopicPartition {
     TopicPartition::new("counts-changelog", partition)
 }

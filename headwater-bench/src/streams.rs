@@ -69,7 +69,7 @@ async fn watch(instance: &Instance, options: &Options, terminate: &mut Signal) -
 fn tasks(instance: &Instance, threads: usize) -> String {
     let tasks = instance.tasks();
     let of_thread = |thread| {
-        let mine = tasks.iter().filter(|(_, status)| status.thread == thread);
+        let mine = tasks.iter().filter(|(_, status)| status.thread == Some(thread));
         let ids: Vec<String> = mine.map(|(task, _)| task.to_string()).collect();
         format!("active={} standby=", ids.join(","))
     };

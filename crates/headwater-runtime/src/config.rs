@@ -17,7 +17,7 @@ use headwater_records::Compression;
 
 pub use error::ConfigError;
 pub use from_properties::{Finding, FindingReason};
-pub use policies::{BadRecord, BuiltInAssignor, ProcessingGuarantee};
+pub use policies::{BadRecord, BuiltInAssignor, ProcessingGuarantee, TagKeys};
 
 use crate::process::{NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
@@ -202,6 +202,21 @@ settings! {
     /// Bytes of input that may wait for processing, of all partitions together (KIP-770). A
     /// partition is fetched further while it has less than its share.
     plain input_buffer_max_bytes: u64 = 67_108_864, Streams "input.buffer.max.bytes", positive;
+    /// Standby copies of each task with state: other instances follow its changelogs, so that one of
+    /// them takes over at once when the instance that runs it fails.
+    plain num_standby_replicas: u32 = 0, Streams "num.standby.replicas", any;
+    /// Offsets behind that still count as caught up: a copy this near takes a task over, a copy
+    /// further away is warmed up before (KIP-441).
+    plain acceptable_recovery_lag: u64 = 10_000, Streams "acceptable.recovery.lag", any;
+    /// Copies being warmed up at one time, beyond the standbys, over the whole group.
+    plain max_warmup_replicas: u32 = 2, Streams "max.warmup.replicas", one_at_least;
+    /// How long a leader waits for warm-ups before it looks at them anyway, in milliseconds. An
+    /// instance says itself when one has caught up, so this counts only when it does not.
+    plain probing_rebalance_interval_ms: u64 = 600_000,
+        Streams "probing.rebalance.interval.ms", a_minute_at_least;
+    /// Keys of client tags over which the standbys of a task are spread, the most important first,
+    /// separated by commas (KIP-708).
+    text rack_aware_assignment_tags: TagKeys = TagKeys::default(), Streams "rack.aware.assignment.tags", any;
     /// How long a task waits for data of an empty partition while another has some.
     plain max_task_idle_ms: MaxTaskIdle = MaxTaskIdle::AtMost(Duration::ZERO), Streams "max.task.idle.ms", any;
     /// How long a task retries what fails for reasons that may pass, in milliseconds; 0: the first
@@ -399,6 +414,16 @@ fn any<T>(_: &T) -> Result<(), &'static str> {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "all checks have one signature")]
 fn positive(value: &u64) -> Result<(), &'static str> {
     if *value > 0 { Ok(()) } else { Err("at least 1") }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "all checks have one signature")]
+fn one_at_least(value: &u32) -> Result<(), &'static str> {
+    if *value > 0 { Ok(()) } else { Err("at least 1") }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "all checks have one signature")]
+fn a_minute_at_least(value: &u64) -> Result<(), &'static str> {
+    if *value >= 60_000 { Ok(()) } else { Err("at least 60000") }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "all checks have one signature")]

@@ -21,14 +21,22 @@ pub(crate) struct MemberFacts {
     pub(crate) capacity: u32,
     /// The tasks it runs, or still has to release.
     pub(crate) owned: BTreeSet<TaskId>,
-    /// The tasks whose state is in its state directory, owned or not.
-    pub(crate) with_state: BTreeSet<TaskId>,
+    /// Of these, the ones whose state is complete: they run.
+    pub(crate) running: BTreeSet<TaskId>,
+    /// The tasks that it has state of, owned or not, with the sum of the offsets up to which it
+    /// holds their changelogs; `None`: nobody has looked since an unclean stop.
+    pub(crate) held: BTreeMap<TaskId, Option<u64>>,
     /// Its labels (`client.tag.*`).
     pub(crate) tags: BTreeMap<String, String>,
     /// Where it is (`client.rack`).
     pub(crate) rack: Option<String>,
     /// Its share of the newest plan it knows, for the assignor that pursues it.
     pub(crate) standing: Option<StandingShare>,
+    /// How long ago it got that, in milliseconds: too short a time says nothing about progress.
+    pub(crate) standing_age_ms: u64,
+    /// How often it has asked for a round of its own accord: facts that are otherwise the same start
+    /// none.
+    pub(crate) rejoins: u64,
     /// The uncaught-error handler wants the whole application to stop (feature row E5).
     pub(crate) shutdown_requested: bool,
     /// The transactional ids it writes under; none under at-least-once.
@@ -43,6 +51,13 @@ pub(crate) struct MemberFacts {
 pub(crate) struct MemberPlan {
     /// The tasks to run. Those it owns besides are to be released, and the group joined again.
     pub(crate) active: BTreeSet<TaskId>,
+    /// The tasks to follow for good.
+    pub(crate) standby: BTreeSet<TaskId>,
+    /// The tasks to follow in order to take them over later.
+    pub(crate) warmup: BTreeSet<TaskId>,
+    /// Of all it follows, those that the group waits for: when one has caught up, or does not get
+    /// on, the group is to be joined again.
+    pub(crate) waited_for: BTreeSet<TaskId>,
     /// The tasks that come as soon as their owners have released them.
     pub(crate) withheld: BTreeSet<TaskId>,
     /// A task of somebody is withheld: the next round comes soon, and is heard of by heartbeat.
@@ -90,13 +105,17 @@ impl MemberFacts {
             process_id: self.process_id.into_bytes().to_vec(),
             capacity: self.capacity,
             owned: wire::tasks(&self.owned),
-            with_state: wire::tasks(&self.with_state),
+            with_state: wire::tasks(self.held.keys()),
             shutdown_requested: self.shutdown_requested,
             tags: self.tags.clone(),
             rack: self.rack.clone(),
             standing: self.standing.as_ref().map(wire::StandingShare::from),
             transactional_ids: self.transactional_ids.iter().cloned().collect(),
             known_transactional_ids: self.known_transactional_ids.iter().cloned().collect(),
+            running: wire::tasks(&self.running),
+            offset_sums: wire::offset_sums(&self.held),
+            standing_age_ms: self.standing_age_ms,
+            rejoins: self.rejoins,
         };
         message.encode_to_vec().into()
     }
@@ -110,10 +129,13 @@ impl MemberFacts {
                 .map_err(|_| FactsError { what, source: None })?,
             capacity: message.capacity,
             owned: wire::task_ids(&message.owned),
-            with_state: wire::task_ids(&message.with_state),
+            running: wire::task_ids(&message.running),
+            held: wire::held(&message.with_state, &message.offset_sums),
             tags: message.tags,
             rack: message.rack,
             standing: message.standing.map(Into::into),
+            standing_age_ms: message.standing_age_ms,
+            rejoins: message.rejoins,
             shutdown_requested: message.shutdown_requested,
             transactional_ids: message.transactional_ids.into_iter().collect(),
             known_transactional_ids: message.known_transactional_ids.into_iter().collect(),
@@ -125,6 +147,9 @@ impl MemberPlan {
     pub(crate) fn encode(&self) -> Bytes {
         let message = wire::MemberPlan {
             active: wire::tasks(&self.active),
+            standby: wire::tasks(&self.standby),
+            warmup: wire::tasks(&self.warmup),
+            waited_for: wire::tasks(&self.waited_for),
             withheld: wire::tasks(&self.withheld),
             round_follows: self.round_follows,
             shutdown: self.shutdown,
@@ -140,6 +165,9 @@ impl MemberPlan {
             .map_err(|source| FactsError { what: "assignment", source: Some(source) })?;
         Ok(Self {
             active: wire::task_ids(&message.active),
+            standby: wire::task_ids(&message.standby),
+            warmup: wire::task_ids(&message.warmup),
+            waited_for: wire::task_ids(&message.waited_for),
             withheld: wire::task_ids(&message.withheld),
             round_follows: message.round_follows,
             standing: message.standing.map(Into::into),
@@ -186,6 +214,22 @@ mod wire {
         pub(super) transactional_ids: Vec<String>,
         #[prost(string, repeated, tag = "10")]
         pub(super) known_transactional_ids: Vec<String>,
+        #[prost(message, repeated, tag = "11")]
+        pub(super) running: Vec<Task>,
+        #[prost(message, repeated, tag = "12")]
+        pub(super) offset_sums: Vec<OffsetSum>,
+        #[prost(uint64, tag = "13")]
+        pub(super) standing_age_ms: u64,
+        #[prost(uint64, tag = "14")]
+        pub(super) rejoins: u64,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct OffsetSum {
+        #[prost(message, optional, tag = "1")]
+        pub(super) task: Option<Task>,
+        #[prost(uint64, tag = "2")]
+        pub(super) offsets: u64,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -229,12 +273,18 @@ mod wire {
         pub(super) transactional_ids: Vec<String>,
         #[prost(string, repeated, tag = "7")]
         pub(super) to_fence: Vec<String>,
+        #[prost(message, repeated, tag = "8")]
+        pub(super) standby: Vec<Task>,
+        #[prost(message, repeated, tag = "9")]
+        pub(super) warmup: Vec<Task>,
+        #[prost(message, repeated, tag = "10")]
+        pub(super) waited_for: Vec<Task>,
     }
 
     impl From<&super::StandingShare> for StandingShare {
         fn from(share: &super::StandingShare) -> Self {
             let warmup = |(task, progress): (&TaskId, &super::WarmupProgress)| Warmup {
-                task: Some(Task { subtopology: task.subtopology.0, partition: task.partition }),
+                task: tasks([task]).pop(),
                 best_lag: progress.best_lag.to_restore(),
                 rounds_without_progress: progress.rounds_without_progress,
             };
@@ -267,10 +317,28 @@ mod wire {
         }
     }
 
-    pub(super) fn tasks(ids: &BTreeSet<TaskId>) -> Vec<Task> {
-        ids.iter()
-            .map(|id| Task { subtopology: id.subtopology.0, partition: id.partition })
-            .collect()
+    pub(super) fn tasks<'a>(ids: impl IntoIterator<Item = &'a TaskId>) -> Vec<Task> {
+        let task = |id: &TaskId| Task { subtopology: id.subtopology.0, partition: id.partition };
+        ids.into_iter().map(task).collect()
+    }
+
+    pub(super) fn offset_sums(held: &BTreeMap<TaskId, Option<u64>>) -> Vec<OffsetSum> {
+        let known = held.iter().filter_map(|(id, offsets)| Some((id, (*offsets)?)));
+        let sum = |(id, offsets)| OffsetSum { task: tasks([id]).pop(), offsets };
+        known.map(sum).collect()
+    }
+
+    pub(super) fn held(
+        with_state: &[Task],
+        offset_sums: &[OffsetSum],
+    ) -> BTreeMap<TaskId, Option<u64>> {
+        let mut held: BTreeMap<TaskId, Option<u64>> =
+            task_ids(with_state).into_iter().map(|task| (task, None)).collect();
+        held.extend(offset_sums.iter().filter_map(|sum| {
+            let task = sum.task.as_ref()?;
+            Some((TaskId::new(task.subtopology, task.partition), Some(sum.offsets)))
+        }));
+        held
     }
 
     pub(super) fn task_ids(tasks: &[Task]) -> BTreeSet<TaskId> {
@@ -309,10 +377,13 @@ mod tests {
             process_id: Uuid::from_u128(9),
             capacity: 4,
             owned: tasks(&[0, 300]),
-            with_state: tasks(&[2]),
+            running: tasks(&[0]),
+            held: [(TaskId::new(1, 2), None), (TaskId::new(1, 3), Some(u64::MAX))].into(),
             tags: [("zone".to_owned(), "eu-1".to_owned())].into(),
             rack: Some("eu-1a".to_owned()),
             standing: Some(standing()),
+            standing_age_ms: 77,
+            rejoins: 3,
             shutdown_requested: true,
             transactional_ids: ids(&["app-1"]),
             known_transactional_ids: ids(&["app-1", "app-2"]),
@@ -320,6 +391,9 @@ mod tests {
         assert_eq!(MemberFacts::decode(&facts.encode()).unwrap(), facts);
         let plan = MemberPlan {
             active: tasks(&[7]),
+            standby: tasks(&[9]),
+            warmup: tasks(&[10]),
+            waited_for: tasks(&[9, 10]),
             withheld: tasks(&[8]),
             round_follows: true,
             standing: Some(standing()),

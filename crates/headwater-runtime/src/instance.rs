@@ -20,10 +20,12 @@ mod assignor;
 mod committer;
 mod connect;
 mod coordinator;
+mod ends;
 mod error;
 mod fetcher;
 mod group;
 mod life_cycle;
+mod local;
 mod opener;
 mod plan;
 mod purge;
@@ -33,8 +35,9 @@ mod state;
 mod storages;
 mod thread;
 mod uncaught;
+mod waits;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -42,7 +45,8 @@ use std::time::Duration;
 use headwater_assignor::TaskAssignor;
 use headwater_broker::{Broker, Clock, GroupId, SystemClock, TopicName};
 use headwater_changelog::{
-    Blocking, BlockingExt, InlineBlocking, RestoreListener, RestoreMemory, TokioBlocking,
+    Blocking, BlockingExt, FollowProgress, InlineBlocking, RestoreListener, RestoreMemory,
+    StandbyUpdateListener, TokioBlocking,
 };
 use headwater_store::{MemoryBackend, OpenOptions, StoreBackend};
 use headwater_topology::{TaskId, TaskPlan, Topology};
@@ -68,8 +72,9 @@ use shared::Shared;
 use uncaught::Hooks;
 
 pub use connect::Connector;
-pub use coordinator::TaskStatus;
+pub use coordinator::{TaskRole, TaskStatus};
 pub use error::{CloseTimeout, InstanceError, StartError};
+pub use local::ThreadMetadata;
 pub use state::InstanceState;
 pub use thread::Execution;
 pub use uncaught::UncaughtReaction;
@@ -103,7 +108,10 @@ pub struct Instance {
     tasks: watch::Receiver<BTreeMap<TaskId, TaskStatus>>,
     watches: watch::Receiver<BTreeMap<TaskId, Arc<TaskWatch>>>,
     local: watch::Receiver<LocalTasks>,
+    followed: watch::Receiver<BTreeMap<TaskId, Arc<FollowProgress>>>,
     known_stores: KnownStores,
+    /// In the order of the threads.
+    thread_names: Vec<String>,
     error: Arc<OnceLock<Arc<InstanceError>>>,
     process_id: Uuid,
     coordinator: JoinHandle<()>,
@@ -129,6 +137,7 @@ impl Instance {
                 uncaught: Arc::new(|_| UncaughtReaction::default()),
                 state: None,
                 restore: Arc::new(()),
+                standby: Arc::new(()),
             },
         }
     }
@@ -182,8 +191,15 @@ impl Instance {
     ) -> Result<T::Store, QueryError> {
         let StoreQueryParameters { store_name, store_type, wanted } = parameters;
         let known = self.known_stores.get(&store_name, &store_type.wanted())?;
-        let states: BTreeMap<TaskId, TaskState> =
-            self.tasks.borrow().iter().map(|(&task, status)| (task, status.state)).collect();
+        // Whoever wants the present state has no use for copies that follow it.
+        let serves = |status: &TaskStatus| wanted.stale || status.role == TaskRole::Active;
+        let tasks = self.tasks.borrow();
+        let states: BTreeMap<TaskId, TaskState> = tasks
+            .iter()
+            .filter(|(_, status)| serves(status))
+            .map(|(&task, status)| (task, status.state))
+            .collect();
+        drop(tasks);
         let tasks =
             wanted.select(&store_name, known, self.state(), &self.local.borrow(), &states)?;
         let local = self.local.clone();
@@ -350,10 +366,9 @@ impl InstanceBuilder {
     /// panics go to the uncaught-error handler as [`InstanceError::Assign`], unless there is a
     /// [fallback](Self::fallback_task_assignor).
     ///
-    /// What it is told in this version: tasks with their partitions, capacities, tags, racks, who
-    /// runs what and who has state of what on disk (with unknown lag), and its standing plan.
-    /// Standbys, warm-ups and follow-ups in its plan are passed over: instances know none of them
-    /// yet.
+    /// It is told tasks with their partitions and the ends of their changelogs, capacities, tags,
+    /// racks, who runs what, who has state of what and how far it lags, the settings, and its
+    /// standing plan. When the ends of changelogs cannot be found out in time, lags are unknown.
     pub fn task_assignor(mut self, assignor: impl TaskAssignor + Send + Sync + 'static) -> Self {
         self.assignor = Some(ChosenAssignor::new(assignor));
         self
@@ -393,6 +408,12 @@ impl InstanceBuilder {
         self
     }
 
+    /// Hears how standbys and warm-ups get on (KIP-988). Must not block.
+    pub fn standby_update_listener(mut self, listener: Arc<dyn StandbyUpdateListener>) -> Self {
+        self.hooks.standby = listener;
+        self
+    }
+
     /// Removes the state of all tasks from the state directory; the next start restores it from the
     /// changelogs (feature row R28). It blocks.
     ///
@@ -414,7 +435,7 @@ impl InstanceBuilder {
         for finding in &self.config.findings {
             tracing::warn!("{finding}");
         }
-        let (shared, with_state) = self.prepare().await?;
+        let (shared, held) = self.prepare().await?;
         let process_id = shared.process_id;
         let (commands, told) = mpsc::unbounded_channel();
         let error = Arc::new(OnceLock::new());
@@ -423,28 +444,34 @@ impl InstanceBuilder {
             tasks: watch::Sender::new(BTreeMap::new()),
             watches: watch::Sender::new(BTreeMap::new()),
             local: watch::Sender::new(LocalTasks::new()),
+            followed: watch::Sender::new(BTreeMap::new()),
             error: Arc::clone(&error),
         };
         let (state, tasks) = (views.state.subscribe(), views.tasks.subscribe());
         let (watches, local) = (views.watches.subscribe(), views.local.subscribe());
+        let followed = views.followed.subscribe();
         let known_stores = KnownStores::new(&shared.programs, &shared.tasks);
+        let threads = 0..self.config.num_stream_threads;
+        let thread_names = threads.map(|thread| shared.thread_name(thread)).collect();
         let (coordinator, hears) =
             Coordinator::new(Arc::new(shared), self.execution, self.hooks, views, told);
-        let coordinator = tokio::spawn(coordinator.run(hears, with_state));
+        let coordinator = tokio::spawn(coordinator.run(hears, held));
         Ok(Instance {
             commands,
             state,
             tasks,
             watches,
             local,
+            followed,
             known_stores,
+            thread_names,
             error,
             process_id,
             coordinator,
         })
     }
 
-    async fn prepare(&self) -> Result<(Shared, BTreeSet<TaskId>), StartError> {
+    async fn prepare(&self) -> Result<(Shared, HeldState), StartError> {
         let application_id = self.config.application_id.clone();
         let wrong =
             |source| StartError::Topology { application_id: application_id.clone(), source };
@@ -455,7 +482,7 @@ impl InstanceBuilder {
             Execution::InPlace => Arc::new(InlineBlocking),
         };
         let new_process_id = self.process_id.unwrap_or_else(Uuid::new_v4);
-        let (state_dir, with_state) = self.open_state_dir(&*blocking, new_process_id).await?;
+        let (state_dir, held) = self.open_state_dir(&*blocking, new_process_id).await?;
         let handlers = self.handlers.clone().unwrap_or_else(|| handlers(&self.config));
         let (topology, checked) =
             check_topics(&*broker, &topology, &self.config, handlers.topics()).await?;
@@ -483,7 +510,7 @@ impl InstanceBuilder {
             partition_counts: Arc::new(partition_counts),
             config: self.config.clone(),
         };
-        Ok((shared, with_state))
+        Ok((shared, held))
     }
 
     /// A backend that keeps nothing on disk needs no directory.
@@ -491,20 +518,24 @@ impl InstanceBuilder {
         &self,
         blocking: &dyn Blocking,
         new_process_id: Uuid,
-    ) -> Result<(Option<StateDirectory>, BTreeSet<TaskId>), StateDirError> {
+    ) -> Result<(Option<StateDirectory>, HeldState), StateDirError> {
         if !self.backend.capabilities().persistent {
-            return Ok((None, BTreeSet::new()));
+            return Ok((None, HeldState::new()));
         }
         let (root, application_id) =
             (self.config.state_dir.clone(), self.config.application_id.clone());
         let opened = blocking.call(move || {
             let state_dir = StateDirectory::open(&root, &application_id, new_process_id)?;
-            let tasks = state_dir.tasks()?;
-            Ok((Some(state_dir), tasks))
+            let tasks = state_dir.tasks()?.into_iter();
+            let held = tasks.map(|task| (task, state_dir.offset_sum(task))).collect();
+            Ok((Some(state_dir), held))
         });
         opened.await.expect("opening the state directory does not panic")
     }
 }
+
+/// The tasks that there is state of, with the sum of the changelog offsets that it holds, if known.
+type HeldState = BTreeMap<TaskId, Option<u64>>;
 
 /// The changelogs of each task.
 fn changelogs(plan: &TaskPlan, programs: &BTreeMap<u32, Arc<Program>>) -> Changelogs {

@@ -17,12 +17,12 @@ mod worker;
 
 pub use config::{
     BadRecord, BuiltInAssignor, ConfigError, Finding, FindingReason, ProcessingGuarantee,
-    StreamsConfig,
+    StreamsConfig, TagKeys,
 };
-pub use headwater_changelog::RestoreListener;
+pub use headwater_changelog::{RestoreListener, StandbyUpdateListener, StoreLag, SuspendReason};
 pub use instance::{
     Application, CloseTimeout, Connector, Execution, Instance, InstanceBuilder, InstanceError,
-    InstanceState, StartError, TaskStatus, UncaughtReaction,
+    InstanceState, StartError, TaskRole, TaskStatus, ThreadMetadata, UncaughtReaction,
 };
 pub use process::{
     CachedUpdate, Cx, DropCounts, DropReason, DroppedRecords, ExceptionHandler, ExtractedTime,

@@ -32,6 +32,8 @@ pub use error::StateDirError;
 
 const LOCK_FILE: &str = "headwater.lock";
 const PROCESS_FILE: &str = "headwater.json";
+/// In the directory of a task.
+const OFFSETS_FILE: &str = "offsets";
 const PROCESS_FILE_NEW: &str = "headwater.json.new";
 /// The format of the directory. Storages have format versions of their own.
 const FORMAT: u32 = 1;
@@ -113,6 +115,26 @@ impl StateDirectory {
                 Content::Ours | Content::Java(_) | Content::Foreign(_) => None,
             })
             .collect())
+    }
+
+    /// The sum of the changelog offsets that a task's stores held when they were closed last; `None`
+    /// when nobody has written it down. A hint for whoever places tasks: the stores know better.
+    pub fn offset_sum(&self, task: TaskId) -> Option<u64> {
+        fs::read_to_string(self.task(task).join(OFFSETS_FILE)).ok()?.trim().parse().ok()
+    }
+
+    /// Writes that sum down, if the task has a directory.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn note_offset_sum(&self, task: TaskId, sum: u64) -> Result<(), StateDirError> {
+        let directory = self.task(task);
+        if !directory.exists() {
+            return Ok(());
+        }
+        let path = directory.join(OFFSETS_FILE);
+        fs::write(&path, sum.to_string())
+            .map_err(|source| StateDirError::from_io("write", &path, source))
     }
 
     /// Removes the directories of tasks that are not in `owned` and have not been touched for

@@ -7,7 +7,9 @@ use std::time::Duration;
 use headwater_records::Compression;
 
 use super::properties::{self, Property};
-use super::{BadRecord, BuiltInAssignor, ConfigError, ProcessingGuarantee, Scope, StreamsConfig};
+use super::{
+    BadRecord, BuiltInAssignor, ConfigError, ProcessingGuarantee, Scope, StreamsConfig, TagKeys,
+};
 use crate::process::{NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
 
@@ -56,7 +58,6 @@ impl std::fmt::Display for Finding {
 /// Settings of Kafka Streams and its clients that have no meaning here; a trailing `.` stands for
 /// everything that begins so.
 const WITHOUT_MEANING: &[&str] = &[
-    "acceptable.recovery.lag",
     "allow.auto.create.topics",
     "allow.os.group.write.access",
     "application.server",
@@ -101,17 +102,14 @@ const WITHOUT_MEANING: &[&str] = &[
     "max.in.flight.requests.per.connection",
     "max.poll.records",
     "max.request.size",
-    "max.warmup.replicas",
     "metadata.max.idle.ms",
     "metadata.recovery.strategy",
     "metric.reporters",
     "metrics.num.samples",
     "metrics.recording.level",
     "metrics.sample.window.ms",
-    "num.standby.replicas",
     "partition.assignment.strategy",
     "partitioner.class",
-    "probing.rebalance.interval.ms",
     "processing.exception.handler.global.enabled",
     "processor.wrapper.class",
     "rack.aware.assignment.",
@@ -267,6 +265,7 @@ macro_rules! plain_setting {
 
 plain_setting! {
     String, "a text";
+    u32, "a whole number from 0";
     u64, "a whole number from 0";
     usize, "a whole number from 0";
 }
@@ -277,6 +276,15 @@ impl Setting for Option<String> {
     }
     fn show(&self) -> String {
         self.clone().unwrap_or_default()
+    }
+}
+
+impl Setting for TagKeys {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        Ok(text.into())
+    }
+    fn show(&self) -> String {
+        self.keys().join(",")
     }
 }
 

@@ -59,3 +59,27 @@ impl BuiltInAssignor {
         }
     }
 }
+
+/// Keys of client tags, in order. From a text they are separated by commas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TagKeys(Vec<String>);
+
+impl TagKeys {
+    /// The keys.
+    pub fn keys(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl From<&str> for TagKeys {
+    fn from(text: &str) -> Self {
+        let keys = text.split(',').map(str::trim).filter(|key| !key.is_empty());
+        Self(keys.map(str::to_owned).collect())
+    }
+}
+
+impl<K: Into<String>> FromIterator<K> for TagKeys {
+    fn from_iter<I: IntoIterator<Item = K>>(keys: I) -> Self {
+        Self(keys.into_iter().map(Into::into).collect())
+    }
+}

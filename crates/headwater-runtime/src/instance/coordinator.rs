@@ -2,7 +2,9 @@
 //! tells the group, the restore loop, the fetcher and the threads what to do. It never waits for any
 //! of them.
 
+mod follow_side;
 mod group_side;
+mod leader_side;
 mod task_side;
 mod thread_side;
 mod timers;
@@ -11,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use headwater_broker::{Grant, WriterOptions};
+use headwater_broker::{Grant, TopicPartition, WriterOptions};
 use headwater_changelog::{
-    RestoreCommand, RestoreEnd, RestoreOptions, RestorePartition, StoreStep, restore,
+    FollowCommand, FollowNews, FollowProgress, RestoreCommand, RestoreEnd, RestoreOptions,
+    RestorePartition, StoreStep, restore,
 };
 use headwater_store::TaskStorage;
 use headwater_topology::TaskId;
@@ -24,17 +27,20 @@ use super::committer::CommitterEvent;
 use super::error::InstanceError;
 use super::fetcher::{FetchCommand, FetchFailure, FetchLimits, Fetcher};
 use super::group::{GroupCommand, GroupNews};
-use super::life_cycle::{LifeCycle, Stage, TaskEvent};
+use super::life_cycle::{LifeCycle, Role, Stage, TaskEvent};
 use super::opener::OpenedTask;
 use super::purge::PurgeSchedule;
 use super::shared::Shared;
 use super::state::InstanceState;
 use super::thread::Execution;
 use super::uncaught::{Hooks, UncaughtReaction};
+use super::waits::Waits;
 use crate::facts::StandingShare;
 use crate::process::OffsetReset;
 use crate::query::{LocalStore, LocalTask, LocalTasks};
 use crate::task::{InputStart, StorePlace, TaskState, TaskWatch};
+use leader_side::{Ends, Leading};
+use task_side::send;
 use thread_side::ThreadHandle;
 
 /// What the user's handle tells the instance.
@@ -46,14 +52,28 @@ pub(super) enum InstanceCommand {
     Pause(bool),
 }
 
+/// What a task does on an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum TaskRole {
+    /// It processes records, or will.
+    Active,
+    /// It follows the changelogs, to take over when the active one fails.
+    Standby,
+    /// It follows the changelogs, to take over when it has caught up.
+    WarmUp,
+}
+
 /// A task as the outside sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskStatus {
-    /// Where it stands.
+    /// What it does here.
+    pub role: TaskRole,
+    /// Where it stands. A standby or a warm-up that follows is running.
     pub state: TaskState,
-    /// Its stream thread, from 1.
-    pub thread: usize,
+    /// Its stream thread, from 1; standbys and warm-ups have none.
+    pub thread: Option<usize>,
 }
 
 /// What the handle can look at.
@@ -65,6 +85,8 @@ pub(super) struct Views {
     pub(super) watches: watch::Sender<BTreeMap<TaskId, Arc<TaskWatch>>>,
     /// Those whose stores are open.
     pub(super) local: watch::Sender<LocalTasks>,
+    /// How far those are that follow.
+    pub(super) followed: watch::Sender<BTreeMap<TaskId, Arc<FollowProgress>>>,
     pub(super) error: Arc<OnceLock<Arc<InstanceError>>>,
 }
 
@@ -84,12 +106,17 @@ enum Event {
     },
     Closed {
         task: TaskId,
-        result: Result<(), InstanceError>,
+        result: Result<u64, InstanceError>,
     },
     ThreadEnded {
         thread: usize,
         generation: u64,
     },
+    Ends {
+        generation: i32,
+        ends: Ends,
+    },
+    Limits(Vec<(TaskId, TopicPartition, i64)>),
     Purged,
     Cleaned(Vec<TaskId>),
     /// The transactions of these ids are ended, or end by themselves.
@@ -103,6 +130,10 @@ struct TaskEntry {
     life: LifeCycle,
     /// Between opening and running.
     startable: Option<Startable>,
+    /// Where its stores are in their storages, while they are open.
+    places: Vec<StorePlace>,
+    /// While it follows.
+    progress: Option<Arc<FollowProgress>>,
     /// While they are neither with the restore loop nor on the thread.
     stores: Stores,
     watch: Arc<TaskWatch>,
@@ -150,7 +181,6 @@ enum Stores {
 #[derive(Debug)]
 struct Startable {
     inputs: Vec<(InputStart, OffsetReset)>,
-    places: Vec<StorePlace>,
     changelogs: Vec<RestorePartition>,
 }
 
@@ -202,6 +232,7 @@ pub(super) struct Coordinator {
     group_news: mpsc::UnboundedReceiver<GroupNews>,
     fetcher: mpsc::UnboundedSender<FetchCommand>,
     restorer: mpsc::UnboundedSender<RestoreCommand<TaskId, StoreStep>>,
+    follower: mpsc::UnboundedSender<FollowCommand<TaskId, StoreStep>>,
     grants: watch::Sender<Option<Grant>>,
     member: Member,
     /// The group is not joined anew before this time.
@@ -209,11 +240,23 @@ pub(super) struct Coordinator {
     plan: Plan,
     /// Its share of the newest plan, brought along to the next round.
     standing: Option<StandingShare>,
+    standing_since: Duration,
+    /// The tasks that it follows to take them over later.
+    warmups: BTreeSet<TaskId>,
+    /// What the group waits for here.
+    waits: Waits,
+    /// What it does as the leader.
+    leading: Leading,
+    /// How often it has asked for a round of its own accord.
+    rejoins: u64,
     shutdown_requested: bool,
     ending: Ending,
     paused: bool,
-    /// Tasks whose state is in the state directory.
-    with_state: BTreeSet<TaskId>,
+    /// Tasks whose state is in the state directory, with the sum of the changelog offsets that it
+    /// held when it was closed, if that is known.
+    held: BTreeMap<TaskId, Option<u64>>,
+    /// When it is looked next how far source topics that are changelogs have been processed.
+    next_limits: Duration,
     purge: PurgeSchedule,
     next_cleaning: Duration,
     /// Directories are being removed: none is opened meanwhile.
@@ -230,6 +273,7 @@ pub(super) struct Hears {
     events: mpsc::UnboundedReceiver<Event>,
     committers: mpsc::UnboundedReceiver<(usize, CommitterEvent)>,
     restored: mpsc::UnboundedReceiver<RestoreEnd<TaskId, StoreStep>>,
+    followed: mpsc::UnboundedReceiver<FollowNews<TaskId, StoreStep>>,
     fetch_failures: mpsc::UnboundedReceiver<FetchFailure>,
 }
 
@@ -245,10 +289,12 @@ impl Coordinator {
         let (events, hear_events) = mpsc::unbounded_channel();
         let (committers, hear_committers) = mpsc::unbounded_channel();
         let (restored, hear_restored) = mpsc::unbounded_channel();
+        let (followed, hear_followed) = mpsc::unbounded_channel();
         let (fetch_failures, hear_fetch_failures) = mpsc::unbounded_channel();
         let mut jobs = JoinSet::new();
         let fetcher = start_fetcher(&shared, &mut jobs, fetch_failures);
         let restorer = start_restorer(&shared, &mut jobs, &hooks, restored);
+        let follower = follow_side::start_follower(&shared, &mut jobs, &hooks, followed);
         let now = shared.clock.monotonic();
         let purge_interval = Duration::from_millis(shared.config.repartition_purge_interval_ms);
         let cleaning = Duration::from_millis(shared.config.state_cleanup_delay_ms);
@@ -268,15 +314,22 @@ impl Coordinator {
             group_news,
             fetcher,
             restorer,
+            follower,
             grants: watch::Sender::new(None),
             member: Member::Left,
             join_not_before: Duration::ZERO,
             plan: Plan::Missing,
             standing: None,
+            standing_since: Duration::ZERO,
+            warmups: BTreeSet::new(),
+            waits: Waits::default(),
+            leading: Leading::default(),
+            rejoins: 0,
             shutdown_requested: false,
             ending: Ending::No,
             paused: false,
-            with_state: BTreeSet::new(),
+            held: BTreeMap::new(),
+            next_limits: Duration::ZERO,
             purge: PurgeSchedule::new(purge_interval, now),
             next_cleaning: now.saturating_add(cleaning),
             cleaning: false,
@@ -289,14 +342,15 @@ impl Coordinator {
             events: hear_events,
             committers: hear_committers,
             restored: hear_restored,
+            followed: hear_followed,
             fetch_failures: hear_fetch_failures,
         };
         (coordinator, hears)
     }
 
     /// Runs the instance to its end. Dropping the future is a crash.
-    pub(super) async fn run(mut self, mut hears: Hears, with_state: BTreeSet<TaskId>) {
-        self.with_state = with_state;
+    pub(super) async fn run(mut self, mut hears: Hears, held: BTreeMap<TaskId, Option<u64>>) {
+        self.held = held;
         for thread in 0..self.shared.config.num_stream_threads {
             let handle = self.start_thread(thread, 0);
             self.threads.push(handle);
@@ -317,6 +371,7 @@ impl Coordinator {
                 }
                 Some(event) = hears.events.recv() => self.hear(event),
                 Some(end) = hears.restored.recv() => self.restored(end),
+                Some(news) = hears.followed.recv() => self.hear_follower(news),
                 Some(failure) = hears.fetch_failures.recv() => self.fetch_failed(failure),
                 Some(ended) = self.jobs.join_next() => {
                     if let Err(error) = ended && error.is_panic() {
@@ -334,11 +389,13 @@ impl Coordinator {
             Event::Opened { task, result } => self.opened(task, result),
             Event::Closed { task, result } => self.closed(task, result),
             Event::ThreadEnded { thread, generation } => self.thread_ended(thread, generation),
+            Event::Ends { generation, ends } => self.ends_found(generation, &ends),
+            Event::Limits(limits) => self.limits_found(limits),
             Event::Purged => self.purge.done(),
             Event::Cleaned(tasks) => {
                 self.cleaning = false;
                 for task in tasks {
-                    self.with_state.remove(&task);
+                    self.held.remove(&task);
                 }
             }
             Event::Fenced(ids) => self.fencing.retain(|id| !ids.contains(id)),
@@ -430,18 +487,14 @@ impl Coordinator {
         for thread in &self.threads {
             thread.tell(crate::worker::ToWorker::Pause(paused));
         }
+        send(&self.follower, FollowCommand::Pause(paused));
     }
 
     /// Updates what the outside sees (feature row R2): the tasks before the state that follows from
     /// them, so that who has waited for the state finds them so.
     fn show(&self) {
-        let statuses: BTreeMap<TaskId, TaskStatus> = self
-            .tasks
-            .iter()
-            .map(|(&id, entry)| {
-                (id, TaskStatus { state: entry.life.state(), thread: entry.thread + 1 })
-            })
-            .collect();
+        let statuses: BTreeMap<TaskId, TaskStatus> =
+            self.tasks.iter().map(|(&id, entry)| (id, self.status(id, entry))).collect();
         self.views.tasks.send_if_modified(|shown| {
             let changed = *shown != statuses;
             *shown = statuses;
@@ -449,7 +502,9 @@ impl Coordinator {
         });
         self.show_stores();
         let running = self.plan == Plan::Followed
-            && self.tasks.values().all(|entry| entry.life.stage() == Stage::Running);
+            && self.tasks.values().all(|entry| {
+                entry.life.stage() == Stage::Running || entry.life.wanted() == Some(Role::Standby)
+            });
         if self.ending == Ending::No {
             self.become_state(if running {
                 InstanceState::Running
@@ -459,13 +514,46 @@ impl Coordinator {
         }
     }
 
+    fn status(&self, id: TaskId, entry: &TaskEntry) -> TaskStatus {
+        let role = if entry.life.is_owned() {
+            TaskRole::Active
+        } else if self.warmups.contains(&id) {
+            TaskRole::WarmUp
+        } else if entry.life.wanted() == Some(Role::Standby) {
+            TaskRole::Standby
+        } else {
+            // It is on its way out; what it was is over.
+            TaskRole::Active
+        };
+        let thread = (role == TaskRole::Active).then_some(entry.thread + 1);
+        TaskStatus { role, state: entry.life.state(), thread }
+    }
+
     fn show_stores(&self) {
+        let followed = |entry: &TaskEntry| entry.progress.clone();
+        let followed: BTreeMap<TaskId, Arc<FollowProgress>> =
+            self.tasks.iter().filter_map(|(&id, entry)| Some((id, followed(entry)?))).collect();
+        self.views.followed.send_if_modified(|shown| {
+            let same = shown.len() == followed.len()
+                && shown.iter().zip(&followed).all(|((id, shown), (other, progress))| {
+                    id == other && Arc::ptr_eq(shown, progress)
+                });
+            if !same {
+                *shown = followed;
+            }
+            !same
+        });
         let open = self.tasks.iter().filter(|(_, entry)| !entry.local_stores.is_empty());
         let local: LocalTasks = open
             .map(|(&id, entry)| {
                 let stores = Arc::clone(&entry.local_stores);
                 let thread = self.threads[entry.thread].messages();
-                (id, LocalTask { state: entry.life.state(), stores, thread })
+                // What follows holds an older state, as what restores does.
+                let state = match entry.life.stage() {
+                    Stage::Following => TaskState::Restoring,
+                    _ => entry.life.state(),
+                };
+                (id, LocalTask { state, stores, thread })
             })
             .collect();
         self.views.local.send_if_modified(|shown| {

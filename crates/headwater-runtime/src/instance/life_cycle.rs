@@ -2,8 +2,15 @@
 //! happened give what it is next and what is to be done. The coordinator carries that out.
 //!
 //! ```text
-//! Waiting ─▶ Opening ─▶ Restoring ─▶ Ready ─▶ Running ─▶ Leaving ─▶ Closing ─▶ gone, or Waiting
+//! Waiting ─▶ Opening ─┬─▶ Restoring ─▶ Ready ─▶ Running ─▶ Leaving ─▶ Closing ─▶ gone, or Waiting
+//!                     │       ▲                               │
+//!                     │   Preparing ◀─────────────────────────┤
+//!                     │     ▲    │                            │
+//!                     └─▶ Following ──────────────────────────┘
 //! ```
+//!
+//! The upper way is that of an active task, the lower one that of a standby or a warm-up. Between
+//! them, by `Preparing`, a task changes its role with its stores left open (feature row R23).
 //!
 //! What a task holds meanwhile (its stores, where its inputs begin) is the coordinator's; so a stage
 //! is plain data, and the whole machine is the table in the test below.
@@ -12,6 +19,15 @@ use std::time::Duration;
 
 use crate::task::TaskState;
 
+/// What the plan wants a task to do here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Process records.
+    Active,
+    /// Follow the changelogs: a standby or a warm-up.
+    Standby,
+}
+
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -19,8 +35,13 @@ pub(super) enum Stage {
     Waiting { until: Duration },
     /// Its stores are being opened.
     Opening,
-    /// Its stores read the changelogs.
+    /// Its stores are open; where its inputs begin and how much of its changelogs is left is being
+    /// found out for another role.
+    Preparing,
+    /// Its stores read the changelogs up to their ends.
     Restoring,
+    /// Its stores follow the changelogs.
+    Following,
     /// Its stores are complete; its thread is not ready for it.
     Ready,
     /// It is on its thread.
@@ -35,8 +56,10 @@ pub(super) enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LifeCycle {
     stage: Stage,
-    /// The plan gives it to this instance.
-    wanted: bool,
+    /// What the plan wants it for here; `None`: it is to go.
+    wanted: Option<Role>,
+    /// What it was opened or prepared for last.
+    prepared_for: Role,
     /// Its state is to be removed before it is opened again.
     rebuild: bool,
     /// Failures in a row that may pass.
@@ -46,29 +69,31 @@ pub(super) struct LifeCycle {
 /// What has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TaskEvent {
-    /// The plan gives it to this instance.
-    Assigned,
+    /// The plan gives it to this instance. What it has done in another role is to be committed.
+    Assigned(Role),
     /// The plan takes it away: what it has done is to be committed.
     Revoked,
-    /// It may belong to somebody else by now: nothing of it may be committed any more.
+    /// It may be active elsewhere by now: nothing of it may be committed any more.
     Lost,
     /// Time has passed. While the state directory is being cleaned, or the transactions of members
     /// that are gone are being ended, nothing is opened.
     TimePassed { may_open: bool },
     /// Its stores are open, and complete unless they have changelogs to read.
     Opened { has_changelogs: bool },
-    /// Its stores could not be opened; nothing is left open.
+    /// Its stores could not be opened or prepared; nothing is left open.
     OpenFailed { instance_goes_on: bool },
     /// Its stores have read their changelogs.
     Restored,
-    /// Restoring was stopped or failed. What the stores hold may be of no use.
-    RestoreEnded { rebuild: bool },
+    /// Restoring or following was stopped in good order.
+    ReadingStopped,
+    /// Restoring or following failed. What the stores hold may be of no use.
+    ReadingFailed { rebuild: bool },
     /// Its thread takes tasks.
     ThreadReady,
     /// It is to begin anew at its last commit, which may still be now.
     Interrupted { commit: bool },
-    /// What it has done is committed.
-    Committed,
+    /// What it has done is committed, or what it follows is caught up with.
+    GoesWell,
     /// It has left its thread; `clean`: everything it did is committed.
     LeftThread { clean: bool },
     /// Its thread has died, and all that the task had with it.
@@ -81,11 +106,17 @@ pub(super) enum TaskEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TaskAction {
     /// Open its stores; with `rebuild`, remove what they hold before.
-    Open { rebuild: bool },
+    Open { role: Role, rebuild: bool },
+    /// Find out what its open stores need for this role.
+    Prepare(Role),
     /// Let its stores read their changelogs.
     Restore,
     /// Stop that.
     StopRestoring,
+    /// Let its stores follow their changelogs.
+    Follow,
+    /// Stop that. `promoted`: the task becomes active here.
+    StopFollowing { promoted: bool },
     /// Give it to its thread, and its inputs to the fetcher.
     Run,
     /// Tell the thread to let it go, after a commit or without one, and the fetcher to stop.
@@ -107,17 +138,23 @@ const OPEN_PAUSE: Duration = Duration::from_millis(50);
 
 impl LifeCycle {
     /// A task that the plan has just given to this instance.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(role: Role) -> Self {
         let stage = Stage::Waiting { until: Duration::ZERO };
-        Self { stage, wanted: true, rebuild: false, failures: 0 }
+        Self { stage, wanted: Some(role), prepared_for: role, rebuild: false, failures: 0 }
     }
 
     pub(super) fn stage(self) -> Stage {
         self.stage
     }
 
-    pub(super) fn is_wanted(self) -> bool {
+    /// What the plan wants it for.
+    pub(super) fn wanted(self) -> Option<Role> {
         self.wanted
+    }
+
+    /// Whether this instance is to run it, or has not let it go yet: nobody else may run it.
+    pub(super) fn is_owned(self) -> bool {
+        self.wanted == Some(Role::Active) || self.is_on_thread()
     }
 
     /// Whether it is on its thread, or may be.
@@ -129,7 +166,12 @@ impl LifeCycle {
     pub(super) fn has_open_stores(self) -> bool {
         match self.stage {
             Stage::Waiting { .. } | Stage::Opening | Stage::Closing => false,
-            Stage::Restoring | Stage::Ready | Stage::Running | Stage::Leaving => true,
+            Stage::Preparing
+            | Stage::Restoring
+            | Stage::Following
+            | Stage::Ready
+            | Stage::Running
+            | Stage::Leaving => true,
         }
     }
 
@@ -137,8 +179,8 @@ impl LifeCycle {
     pub(super) fn state(self) -> TaskState {
         match self.stage {
             Stage::Waiting { .. } | Stage::Opening => TaskState::Created,
-            Stage::Restoring | Stage::Ready => TaskState::Restoring,
-            Stage::Running => TaskState::Running,
+            Stage::Preparing | Stage::Restoring | Stage::Ready => TaskState::Restoring,
+            Stage::Following | Stage::Running => TaskState::Running,
             Stage::Leaving | Stage::Closing => TaskState::Suspended,
         }
     }
@@ -147,31 +189,31 @@ impl LifeCycle {
     /// came late and changes nothing.
     pub(super) fn on(self, event: TaskEvent, now: Duration) -> Moved {
         match (event, self.stage) {
-            (TaskEvent::Assigned, _) => Self { wanted: true, ..self }.stays(),
+            (TaskEvent::Assigned(role), _) => Self { wanted: Some(role), ..self }.turns_to(role),
             (TaskEvent::Revoked, _) => self.let_go(true),
-            (TaskEvent::Lost, _) => self.let_go(false),
-            (TaskEvent::Committed, _) => Self { failures: 0, ..self }.stays(),
+            (TaskEvent::Lost, _) => self.is_lost(),
+            (TaskEvent::GoesWell, _) => Self { failures: 0, ..self }.stays(),
             (TaskEvent::TimePassed { may_open }, Stage::Waiting { until }) if until <= now => {
                 if !may_open {
                     return self.waits_until(now.saturating_add(OPEN_PAUSE));
                 }
-                let rebuild = self.rebuild;
-                Self { rebuild: false, ..self }.moves(Stage::Opening, TaskAction::Open { rebuild })
+                let (rebuild, role) = (self.rebuild, self.wanted.unwrap_or(self.prepared_for));
+                Self { rebuild: false, prepared_for: role, ..self }
+                    .moves(Stage::Opening, TaskAction::Open { role, rebuild })
             }
-            (TaskEvent::Opened { .. }, Stage::Opening)
-            | (TaskEvent::Restored, Stage::Restoring)
-                if !self.wanted =>
-            {
-                self.closes(false)
+            (TaskEvent::Opened { has_changelogs }, Stage::Opening | Stage::Preparing) => {
+                self.is_open(has_changelogs)
             }
-            (TaskEvent::Opened { has_changelogs: true }, Stage::Opening) => {
-                self.moves(Stage::Restoring, TaskAction::Restore)
-            }
-            (TaskEvent::Opened { has_changelogs: false }, Stage::Opening)
-            | (TaskEvent::Restored, Stage::Restoring) => {
+            (TaskEvent::Restored, Stage::Restoring) if self.wanted == Some(Role::Active) => {
                 Self { stage: Stage::Ready, ..self }.stays()
             }
-            (TaskEvent::RestoreEnded { rebuild }, Stage::Restoring) => {
+            (TaskEvent::Restored | TaskEvent::ReadingStopped, Stage::Restoring)
+            | (TaskEvent::ReadingStopped, Stage::Following) => match self.wanted {
+                Some(Role::Active) => self.prepares(Role::Active),
+                Some(Role::Standby) => self.follows(),
+                None => self.closes(false),
+            },
+            (TaskEvent::ReadingFailed { rebuild }, Stage::Restoring | Stage::Following) => {
                 Self { rebuild: self.rebuild || rebuild, ..self }.closes(false)
             }
             (TaskEvent::ThreadReady, Stage::Ready) => self.moves(Stage::Running, TaskAction::Run),
@@ -179,9 +221,13 @@ impl LifeCycle {
                 self.moves(Stage::Leaving, TaskAction::TakeOffThread { commit })
             }
             (TaskEvent::LeftThread { clean }, Stage::Running | Stage::Leaving) => {
-                self.closes(clean)
+                if clean && self.wanted == Some(Role::Standby) {
+                    self.prepares(Role::Standby)
+                } else {
+                    self.closes(clean)
+                }
             }
-            (TaskEvent::OpenFailed { instance_goes_on }, Stage::Opening)
+            (TaskEvent::OpenFailed { instance_goes_on }, Stage::Opening | Stage::Preparing)
             | (TaskEvent::ThreadDied { instance_goes_on }, Stage::Running | Stage::Leaving)
             | (TaskEvent::Closed { instance_goes_on }, Stage::Closing) => {
                 self.ends(instance_goes_on, now)
@@ -190,13 +236,33 @@ impl LifeCycle {
         }
     }
 
+    /// The plan wants it in this role, as far as it stands.
+    fn turns_to(self, role: Role) -> Moved {
+        match (self.stage, role) {
+            (Stage::Restoring, Role::Standby) => {
+                self.moves(Stage::Restoring, TaskAction::StopRestoring)
+            }
+            (Stage::Following, Role::Active) => {
+                self.moves(Stage::Following, TaskAction::StopFollowing { promoted: true })
+            }
+            (Stage::Ready, Role::Standby) => self.follows(),
+            (Stage::Running | Stage::Leaving, Role::Standby) => {
+                self.moves(Stage::Leaving, TaskAction::TakeOffThread { commit: true })
+            }
+            _ => self.stays(),
+        }
+    }
+
     /// The task is to go, as far as it stands.
     fn let_go(self, commit: bool) -> Moved {
-        let unwanted = Self { wanted: false, ..self };
+        let unwanted = Self { wanted: None, ..self };
         match self.stage {
             Stage::Waiting { .. } => Moved { next: None, actions: Vec::new() },
-            Stage::Opening | Stage::Closing => unwanted.stays(),
+            Stage::Opening | Stage::Preparing | Stage::Closing => unwanted.stays(),
             Stage::Restoring => unwanted.moves(Stage::Restoring, TaskAction::StopRestoring),
+            Stage::Following => {
+                unwanted.moves(Stage::Following, TaskAction::StopFollowing { promoted: false })
+            }
             Stage::Ready => unwanted.closes(false),
             Stage::Running | Stage::Leaving => {
                 unwanted.moves(Stage::Leaving, TaskAction::TakeOffThread { commit })
@@ -204,9 +270,41 @@ impl LifeCycle {
         }
     }
 
+    /// The membership is lost. Whoever follows may go on with that; an active task may not.
+    fn is_lost(self) -> Moved {
+        match (self.wanted, self.is_on_thread()) {
+            (Some(Role::Standby), true) => {
+                self.moves(Stage::Leaving, TaskAction::TakeOffThread { commit: false })
+            }
+            (Some(Role::Standby), false) => self.stays(),
+            (Some(Role::Active) | None, _) => self.let_go(false),
+        }
+    }
+
+    /// Its stores are open, for what it was prepared for.
+    fn is_open(self, has_changelogs: bool) -> Moved {
+        match (self.wanted, self.prepared_for) {
+            (None, _) => self.closes(false),
+            (Some(Role::Standby), _) => self.follows(),
+            (Some(Role::Active), Role::Standby) => self.prepares(Role::Active),
+            (Some(Role::Active), Role::Active) if has_changelogs => {
+                self.moves(Stage::Restoring, TaskAction::Restore)
+            }
+            (Some(Role::Active), Role::Active) => Self { stage: Stage::Ready, ..self }.stays(),
+        }
+    }
+
+    fn prepares(self, role: Role) -> Moved {
+        Self { prepared_for: role, ..self }.moves(Stage::Preparing, TaskAction::Prepare(role))
+    }
+
+    fn follows(self) -> Moved {
+        Self { prepared_for: Role::Standby, ..self }.moves(Stage::Following, TaskAction::Follow)
+    }
+
     /// Nothing of it is open any more: it begins anew, or is gone.
     fn ends(self, instance_goes_on: bool, now: Duration) -> Moved {
-        if !self.wanted || !instance_goes_on {
+        if self.wanted.is_none() || !instance_goes_on {
             return Moved { next: None, actions: Vec::new() };
         }
         let until = now.saturating_add(failure_pause(self.failures));

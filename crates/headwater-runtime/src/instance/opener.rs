@@ -19,13 +19,14 @@ use headwater_changelog::{
     BlockingExt, ChangelogStore, Limit, RestoreFacts, RestorePartition, RestoreStart, StoreStep,
     restore_start, tombstone_retention_ms,
 };
-use headwater_store::ChangelogPosition;
+use headwater_store::{ChangelogPosition, TaskStorage};
 use headwater_topology::TaskId;
 
 use super::error::InstanceError;
+use super::life_cycle::Role;
 use super::reset::reset_offset;
 use super::shared::Shared;
-use super::storages::{OpenedStorages, StorePosition, open_storages, rebuild};
+use super::storages::{OpenedStorages, StorePosition, look_into_storages, open_storages, rebuild};
 use crate::process::{OffsetReset, Program, StoreProgram};
 use crate::query::LocalStore;
 use crate::task::{InputStart, OffsetMetadata, StorePlace};
@@ -44,26 +45,78 @@ pub(super) struct OpenedTask {
     pub(super) local_stores: Arc<[LocalStore]>,
 }
 
-/// Opens a task.
+/// Opens a task for a role; with `rebuild_all` what its stores hold is removed before.
 ///
 /// # Errors
-/// What keeps the task from running; everything is closed again.
+/// What keeps the task from its work; everything is closed again.
 pub(super) async fn open_task(
     shared: &Arc<Shared>,
     id: TaskId,
+    role: Role,
     rebuild_all: bool,
 ) -> Result<OpenedTask, InstanceError> {
-    let program = shared.program(id);
-    let committed = committed_offsets(shared, id).await?;
-    let inputs = input_starts(shared, id, &program, &committed).await?;
+    let begins = beginnings(shared, id, role).await?;
     let opened = {
-        let (shared, program) = (Arc::clone(shared), Arc::clone(&program));
+        let (shared, program) = (Arc::clone(shared), shared.program(id));
         let blocking = Arc::clone(&shared.blocking);
         blocking
             .call(move || open_storages(&shared, id, &program, rebuild_all))
             .await
             .ok_or(InstanceError::Blocking { task: id })??
     };
+    look_at_changelogs(shared, id, begins, opened).await
+}
+
+/// Finds out what open storages need for another role.
+///
+/// # Errors
+/// What keeps the task from its work; the storages are closed then.
+pub(super) async fn prepare_task(
+    shared: &Arc<Shared>,
+    id: TaskId,
+    role: Role,
+    (storages, places): (Vec<Box<dyn TaskStorage>>, Vec<StorePlace>),
+) -> Result<OpenedTask, InstanceError> {
+    let begins = beginnings(shared, id, role).await?;
+    let opened = {
+        let (shared, program) = (Arc::clone(shared), shared.program(id));
+        let blocking = Arc::clone(&shared.blocking);
+        blocking
+            .call(move || look_into_storages(&shared, id, &program, (storages, places)))
+            .await
+            .ok_or(InstanceError::Blocking { task: id })??
+    };
+    look_at_changelogs(shared, id, begins, opened).await
+}
+
+/// What the group has committed for a task, and where its inputs begin.
+struct Beginnings {
+    committed: Committed,
+    /// Of an active task.
+    inputs: Vec<(InputStart, OffsetReset)>,
+}
+
+/// A standby has no inputs, and needs committed offsets only of those that are its changelogs.
+async fn beginnings(shared: &Shared, id: TaskId, role: Role) -> Result<Beginnings, InstanceError> {
+    let program = shared.program(id);
+    if role == Role::Standby && !program.stores.iter().any(|store| store.source_is_changelog) {
+        return Ok(Beginnings { committed: Committed::new(), inputs: Vec::new() });
+    }
+    let committed = committed_offsets(shared, id).await?;
+    let inputs = match role {
+        Role::Active => input_starts(shared, id, &program, &committed).await?,
+        Role::Standby => Vec::new(),
+    };
+    Ok(Beginnings { committed, inputs })
+}
+
+async fn look_at_changelogs(
+    shared: &Arc<Shared>,
+    id: TaskId,
+    Beginnings { committed, inputs }: Beginnings,
+    opened: OpenedStorages,
+) -> Result<OpenedTask, InstanceError> {
+    let program = shared.program(id);
     let logs = changelog_ends(shared, id, &opened.positions).await?;
     let now_ms = shared.clock.wall_ms();
     let mut begins = Vec::with_capacity(logs.len());

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_assignor as assignor;
 use headwater_assignor::{
-    ApplicationState, AssignError, InstanceInfo, Lag, MAX_OFFSET, MemberInfo, Move, PartitionRole,
-    StandingPlan, TaskAssignor, TaskInfo, TaskPartition,
+    ApplicationState, AssignError, Checked, FallbackPrior, FollowUp, InstanceInfo, Lag, MemberInfo,
+    Move, PartitionRole, Settings, StandingPlan, TaskAssignor, TaskInfo, TaskPartition, Waiting,
+    WarmupProgress,
 };
 use headwater_broker::{MemberId, TopicName};
 use headwater_topology::{TaskId, TaskPlan};
 
+use crate::config::StreamsConfig;
 use crate::facts::{MemberFacts, MemberPlan, StandingShare};
 
 /// The changelog topics of each task; source topics that double as changelogs among them.
@@ -20,8 +22,11 @@ pub(super) type Changelogs = BTreeMap<TaskId, Vec<TopicName>>;
 pub(super) struct GroupFacts<'a> {
     /// The generation of the group for which the plan is.
     pub(super) generation: i32,
+    pub(super) settings: &'a Settings,
     pub(super) tasks: &'a TaskPlan,
     pub(super) changelogs: &'a Changelogs,
+    /// Where the changelogs of each task end, summed up; `None`: nobody could say.
+    pub(super) ends: Option<&'a BTreeMap<TaskId, u64>>,
     pub(super) members: &'a BTreeMap<MemberId, MemberFacts>,
 }
 
@@ -32,6 +37,10 @@ pub(super) struct Planned {
     pub(super) told: BTreeMap<MemberId, MemberPlan>,
     /// Every copy that appears, ends or moves, with the reason.
     pub(super) moves: Vec<Move>,
+    /// Whether, and when, another round is wanted though nothing changes from outside.
+    pub(super) followup: FollowUp,
+    /// The copies that it depends on.
+    pub(super) waiting: Vec<Waiting>,
     /// What was wrong with the assignor or its plan, if the fallback had to step in.
     pub(super) rejected: Option<AssignError>,
 }
@@ -52,16 +61,31 @@ pub(super) fn plan(
         let told = members.keys().map(|member| (member.clone(), stop.clone())).collect();
         return Ok(Planned { told, ..Planned::default() });
     }
-    let state = application_state(facts);
-    let checked = assignor::assign_checked(&state, assignor, fallback)?;
-    let threads = assignor::assign_threads(&state, &checked.assignment, checked.thread_rule);
+    let mut state = application_state(facts);
+    let early = set_aside_early_judgements(&mut state, facts);
+    let mut checked = assign(&state, facts, assignor, fallback)?;
+    put_back(&mut checked, &early);
+    let Checked { assignment, thread_rule, rejected, .. } = checked;
+    let threads = assignor::assign_threads(&state, &assignment, thread_rule);
     let mut told: BTreeMap<MemberId, MemberPlan> = BTreeMap::new();
     for (instance, of_members) in assignor::hand_over(&state, &threads) {
-        let standing = checked.assignment.standing_plan.as_ref();
+        let standing = assignment.standing_plan.as_ref();
         let standing = standing.map(|standing| share_of(standing, &instance, facts.generation));
+        let warmups: BTreeSet<TaskId> = assignment
+            .instances
+            .get(&instance)
+            .map(|holds| holds.warmup.keys().copied().map(from_assignor).collect())
+            .unwrap_or_default();
+        let here = assignment.waiting_for.iter().filter(|waiting| waiting.instance == instance);
+        let waited_for: BTreeSet<TaskId> = here.map(|it| from_assignor(it.task)).collect();
         for (member, hand_over) in of_members {
+            let followed: BTreeSet<TaskId> =
+                hand_over.standby.into_iter().map(from_assignor).collect();
             let plan = MemberPlan {
                 active: hand_over.active.into_iter().map(from_assignor).collect(),
+                standby: &followed - &warmups,
+                warmup: &followed & &warmups,
+                waited_for: &followed & &waited_for,
                 withheld: hand_over.withheld.into_iter().map(from_assignor).collect(),
                 round_follows: false,
                 standing: standing.clone(),
@@ -76,8 +100,84 @@ pub(super) fn plan(
         }
     }
     name_transactional_ids(members, &mut told);
-    let moves = assignor::moves(&state, &checked.assignment);
-    Ok(Planned { told, moves, rejected: checked.rejected })
+    let moves = assignor::moves(&state, &assignment);
+    // Unknown lags are asked for again.
+    let followup = match assignment.followup {
+        FollowUp::None if facts.ends.is_none() => FollowUp::AfterProbingInterval,
+        followup => followup,
+    };
+    Ok(Planned { told, moves, followup, waiting: assignment.waiting_for, rejected })
+}
+
+/// What the settings of the leader say about assignment.
+pub(super) fn settings(config: &StreamsConfig) -> Settings {
+    let mut settings = Settings::default();
+    settings.acceptable_recovery_lag = config.acceptable_recovery_lag;
+    settings.max_warmup_replicas = config.max_warmup_replicas;
+    settings.num_standby_replicas = config.num_standby_replicas;
+    settings.probing_rebalance_interval_ms = config.probing_rebalance_interval_ms;
+    settings.rack_aware_assignment_tags = config.rack_aware_assignment_tags.keys().to_vec();
+    settings
+}
+
+/// Asks the assignor. One that cannot do without lags, as those of Kafka Streams cannot, is
+/// replaced while nobody knows them by the one that leaves tasks where they were.
+fn assign(
+    state: &ApplicationState,
+    facts: GroupFacts<'_>,
+    assignor: &dyn TaskAssignor,
+    fallback: Option<&dyn TaskAssignor>,
+) -> Result<Checked, AssignError> {
+    match assignor::assign_checked(state, assignor, fallback) {
+        Err(error @ AssignError::MissingLag { .. }) if facts.ends.is_none() => {
+            let mut checked = assignor::assign_checked(state, &FallbackPrior::default(), None)?;
+            checked.rejected = Some(error);
+            Ok(checked)
+        }
+        checked => checked,
+    }
+}
+
+/// A warm-up has been told of too lately for its progress to be judged, or nobody knows its lag.
+type Early = BTreeMap<(assignor::TaskId, assignor::InstanceId), WarmupProgress>;
+
+/// Rounds that follow one another faster say nothing about the progress of a warm-up.
+const JUDGED_AFTER_MS: u64 = 10_000;
+
+/// Rounds can follow one another at once, for other reasons; a warm-up must not be given up because
+/// it got nowhere between them.
+fn set_aside_early_judgements(state: &mut ApplicationState, facts: GroupFacts<'_>) -> Early {
+    let mut early = Early::new();
+    let Some(standing) = &mut state.standing_plan else { return early };
+    let told_lately: BTreeSet<assignor::InstanceId> = facts
+        .members
+        .values()
+        .filter(|member| member.standing_age_ms < JUDGED_AFTER_MS || facts.ends.is_none())
+        .map(instance_id)
+        .collect();
+    for (&task, of_task) in &mut standing.warmups {
+        for (instance, progress) in of_task {
+            if told_lately.contains(instance) {
+                early.insert((task, instance.clone()), *progress);
+                *progress = WarmupProgress::new(Lag::Unknown);
+            }
+        }
+    }
+    early
+}
+
+/// The progress before the round counts on, unless the warm-up has got closer.
+fn put_back(checked: &mut Checked, early: &Early) {
+    let Some(standing) = &mut checked.assignment.standing_plan else { return };
+    let offsets = |lag: Lag| lag.to_restore().unwrap_or(u64::MAX);
+    for ((task, instance), before) in early {
+        let of_task = standing.warmups.get_mut(task);
+        if let Some(now) = of_task.and_then(|of_task| of_task.get_mut(instance))
+            && offsets(now.best_lag) >= offsets(before.best_lag)
+        {
+            *now = *before;
+        }
+    }
 }
 
 /// Tells everybody the ids of all members, and those who get tasks the ids of members that are gone.
@@ -101,11 +201,12 @@ fn name_transactional_ids(
 
 fn application_state(facts: GroupFacts<'_>) -> ApplicationState {
     let mut state = ApplicationState::default();
-    // Instances of this version neither follow nor warm up: a task moves at once or not at all.
-    state.settings.acceptable_recovery_lag = MAX_OFFSET;
-    state.settings.max_warmup_replicas = 0;
+    state.settings = facts.settings.clone();
     for (&task, inputs) in &facts.tasks.tasks {
-        state.tasks.insert(to_assignor(task), task_info(task, inputs, facts.changelogs));
+        let mut info = task_info(task, inputs, facts.changelogs);
+        let end = facts.ends.and_then(|ends| ends.get(&task));
+        info.end_offset = end.copied().filter(|_| info.stateful);
+        state.tasks.insert(to_assignor(task), info);
     }
     for (id, facts) in facts.members {
         add_member(&mut state, id, facts);
@@ -116,26 +217,30 @@ fn application_state(facts: GroupFacts<'_>) -> ApplicationState {
 
 fn add_member(state: &mut ApplicationState, id: &MemberId, facts: &MemberFacts) {
     let instance = instance_id(facts);
-    let info = state.instances.entry(instance).or_insert_with(|| InstanceInfo::new(0));
+    let ApplicationState { tasks, instances, .. } = state;
+    let info = instances.entry(instance).or_insert_with(|| InstanceInfo::new(0));
     info.capacity += facts.capacity;
     info.tags.extend(facts.tags.clone());
     info.racks.push(facts.rack.as_deref().map(assignor::RackId::from));
     let owned: BTreeSet<assignor::TaskId> = facts.owned.iter().copied().map(to_assignor).collect();
+    let held = facts.held.iter().map(|(&task, sum)| (to_assignor(task), *sum));
     let followed: BTreeSet<assignor::TaskId> =
-        facts.with_state.difference(&facts.owned).copied().map(to_assignor).collect();
-    let is_stateful = |task: &assignor::TaskId| {
-        let info = state.tasks.get(task);
-        info.is_some_and(|info| info.stateful)
-    };
-    info.lags.extend(owned.iter().copied().filter(is_stateful).map(|task| (task, Lag::Latest)));
-    for task in followed.iter().copied().filter(is_stateful) {
-        // Members do not say how far the state on their disks is.
-        info.lags.entry(task).or_insert(Lag::Unknown);
+        held.clone().map(|(task, _)| task).filter(|task| !owned.contains(task)).collect();
+    let stateful = |task: assignor::TaskId| tasks.get(&task).filter(|info| info.stateful);
+    for (task, sum) in held {
+        let Some(info_of_task) = stateful(task) else { continue };
+        let lag = match (sum, info_of_task.end_offset) {
+            (Some(sum), Some(end)) => Lag::of(Some(sum), end),
+            _ => Lag::Unknown,
+        };
+        info.lags.insert(task, lag);
     }
+    let running = facts.running.intersection(&facts.owned).copied().map(to_assignor);
+    info.lags.extend(running.filter(|task| stateful(*task).is_some()).map(|it| (it, Lag::Latest)));
     let mut member = MemberInfo::default();
     member.owned_partitions = owned
         .iter()
-        .filter_map(|task| state.tasks.get(task))
+        .filter_map(|task| tasks.get(task))
         .flat_map(|task| &task.partitions)
         .filter(|partition| partition.role.is_source())
         .map(|partition| partition.id.clone())
@@ -212,8 +317,6 @@ fn task_info(task: TaskId, inputs: &BTreeSet<(String, u32)>, changelogs: &Change
             .filter(|topic| !is_input(topic))
             .map(|topic| partition(topic.as_str(), task.partition, PartitionRole::Changelog)),
     );
-    // Where a changelog ends, nobody has asked.
-    info.end_offset = info.stateful.then_some(MAX_OFFSET);
     info
 }
 
@@ -262,10 +365,13 @@ mod tests {
                 process_id: Uuid::from_u128(u128::from(name)),
                 capacity,
                 owned: tasks(owned),
-                with_state: tasks(owned),
+                running: tasks(owned),
+                held: tasks(owned).into_iter().map(|task| (task, Some(100))).collect(),
                 tags: BTreeMap::new(),
                 rack: None,
                 standing: None,
+                standing_age_ms: 60_000,
+                rejoins: 0,
                 shutdown_requested: capacity == 9,
                 transactional_ids: BTreeSet::new(),
                 known_transactional_ids: BTreeSet::new(),
@@ -275,13 +381,29 @@ mod tests {
         members.iter().zip(b'a'..).map(member).collect()
     }
 
+    /// Every changelog ends here.
+    fn ends(tasks: &TaskPlan, end: u64) -> BTreeMap<TaskId, u64> {
+        tasks.tasks.keys().map(|&task| (task, end)).collect()
+    }
+
+    fn facts<'a>(
+        tasks: &'a TaskPlan,
+        changelogs: &'a Changelogs,
+        ends: Option<&'a BTreeMap<TaskId, u64>>,
+        members: &'a BTreeMap<MemberId, MemberFacts>,
+    ) -> GroupFacts<'a> {
+        static SETTINGS: std::sync::OnceLock<Settings> = std::sync::OnceLock::new();
+        let settings = SETTINGS.get_or_init(|| settings(&StreamsConfig::new("app")));
+        GroupFacts { generation: 7, settings, tasks, changelogs, ends, members }
+    }
+
     fn make_plan(
         assignor: &dyn TaskAssignor,
         members: &BTreeMap<MemberId, MemberFacts>,
     ) -> Result<Planned, AssignError> {
         let (tasks, changelogs) = four_tasks();
-        let facts = GroupFacts { generation: 7, tasks: &tasks, changelogs: &changelogs, members };
-        plan(facts, assignor, None)
+        let ends = ends(&tasks, 100);
+        plan(facts(&tasks, &changelogs, Some(&ends), members), assignor, None)
     }
 
     fn draw(planned: &Planned) -> String {
@@ -393,10 +515,17 @@ mod tests {
     fn state_on_disk_is_not_left_behind() {
         let mut group = members(&[(1, &[]), (1, &[]), (1, &[])]);
         let ids: Vec<MemberId> = group.keys().cloned().collect();
-        group.get_mut(&ids[2]).unwrap().with_state = tasks(&[0, 1, 2]);
-        let planned = make_plan(&MinimumMovement::default(), &group).unwrap();
-        let runs = &planned.told[&ids[2]].active;
-        assert!(runs.len() == 2 && runs.is_subset(&tasks(&[0, 1, 2])), "{runs:?}");
+        let held = tasks(&[0, 1, 2]).into_iter().map(|task| (task, Some(50_000)));
+        group.get_mut(&ids[2]).unwrap().held = held.collect();
+        let (tasks_of_plan, changelogs) = four_tasks();
+        let ends = ends(&tasks_of_plan, 50_000);
+        let facts = facts(&tasks_of_plan, &changelogs, Some(&ends), &group);
+        let planned = plan(facts, &MinimumMovement::default(), None).unwrap();
+        let told = &planned.told[&ids[2]];
+        assert!(told.active.is_superset(&tasks(&[0, 1, 2])), "it runs where its state is");
+        // One more than the even share of one; it goes when another has caught up.
+        assert_eq!(planned.told.values().map(|told| told.warmup.len()).sum::<usize>(), 1);
+        assert_eq!(planned.followup, FollowUp::OnCaughtUp);
     }
 
     #[test]
@@ -482,8 +611,8 @@ mod tests {
         ]
         .assert_eq(&error.to_string());
         let (tasks, changelogs) = four_tasks();
-        let facts =
-            GroupFacts { generation: 7, tasks: &tasks, changelogs: &changelogs, members: &group };
+        let ends = ends(&tasks, 100);
+        let facts = facts(&tasks, &changelogs, Some(&ends), &group);
         let planned = plan(facts, &Lazy, Some(&MinimumMovement::default())).unwrap();
         assert_eq!(planned.rejected.map(|error| error.to_string()), Some(error.to_string()));
         assert!(planned.told.values().all(|told| told.active.len() == 2));

@@ -77,11 +77,39 @@ pub(super) fn open_storages(
         let storage = &mut *storages[place.storage];
         place.space = describe(id, storage, &dir, store, place.space).map_err(open_error)?;
     }
+    let mut opened = OpenedStorages { storages, places, positions: Vec::new() };
+    opened.positions = positions(shared, id, program, &opened, &damaged)?;
+    Ok(opened)
+}
+
+/// What open storages of a task hold.
+pub(super) fn look_into_storages(
+    shared: &Shared,
+    id: TaskId,
+    program: &Program,
+    (storages, places): (Vec<Box<dyn TaskStorage>>, Vec<StorePlace>),
+) -> Result<OpenedStorages, InstanceError> {
+    let mut opened = OpenedStorages { storages, places, positions: Vec::new() };
+    opened.positions = positions(shared, id, program, &opened, &[])?;
+    Ok(opened)
+}
+
+/// How far the stores hold their changelogs. `damaged`: the storages that had to be made anew.
+fn positions(
+    shared: &Shared,
+    id: TaskId,
+    program: &Program,
+    opened: &OpenedStorages,
+    damaged: &[bool],
+) -> Result<Vec<StorePosition>, InstanceError> {
+    let open_error = |source| InstanceError::Open { task: id, source };
+    let backends = backends(shared, program);
+    let task_dir = shared.task_dir(id);
     let mut positions = Vec::new();
-    for (index, (store, place)) in program.stores.iter().zip(&places).enumerate() {
+    for (index, (store, place)) in program.stores.iter().zip(&opened.places).enumerate() {
         let Some(changelog) = &store.changelog else { continue };
         let topic_partition = TopicPartition::new(changelog.clone(), id.partition.cast_signed());
-        let storage = &*storages[place.storage];
+        let storage = &*opened.storages[place.storage];
         let dir = storage_dir(&task_dir, backends[place.storage].name());
         let loaded = ChangelogPosition::load(
             storage,
@@ -103,10 +131,10 @@ pub(super) fn open_storages(
             is_source: store.source_is_changelog,
             position,
             has_data: has_data(storage, place.space).map_err(open_error)?,
-            damaged: damaged[place.storage] || unreadable,
+            damaged: damaged.get(place.storage).copied().unwrap_or(false) || unreadable,
         });
     }
-    Ok(OpenedStorages { storages, places, positions })
+    Ok(positions)
 }
 
 /// Empties stores, by their place among the positions, to be filled again from the beginning.
@@ -131,22 +159,34 @@ pub(super) struct Complete {
     pub(super) epochs: Vec<(TopicPartition, i32)>,
 }
 
-/// Closes storages for good: synced, and their directories free for the next.
+/// Closes storages for good: synced, and their directories free for the next. Gives the sum of the
+/// changelog offsets that they hold.
 pub(super) fn close_storages(
     task: TaskId,
     storages: Vec<Box<dyn TaskStorage>>,
     complete: Option<&Complete>,
-) -> Result<(), InstanceError> {
-    let mut result = Ok(());
+) -> Result<u64, InstanceError> {
+    let mut result = Ok(0);
     for mut storage in storages {
+        let held = offset_sum(&*storage);
         let noted = complete.map_or(Ok(()), |complete| complete.note(&mut *storage));
         let closed = noted
             .and_then(|()| storage.close())
             .map_err(|source| InstanceError::Open { task, source });
         // The first error counts; the others are closed all the same.
-        result = result.and(closed);
+        result = result.and_then(|sum| closed.map(|()| sum + held));
     }
     result
+}
+
+/// The sum of the changelog offsets that a storage holds; what cannot be read counts as nothing.
+fn offset_sum(storage: &dyn TaskStorage) -> u64 {
+    let entries = storage.meta_entries().unwrap_or_default();
+    let offsets = entries.iter().filter_map(|(key, value)| match MetaKey::decode(key)? {
+        MetaKey::Changelog { .. } => Some(ChangelogPosition::decode(value).ok()?.next_offset),
+        _ => None,
+    });
+    offsets.map(|offset| u64::try_from(offset).unwrap_or(0)).sum()
 }
 
 impl Complete {

@@ -29,6 +29,7 @@ pub(super) struct Hooks {
     pub(super) uncaught: Arc<UncaughtHandler>,
     pub(super) state: Option<Arc<StateListener>>,
     pub(super) restore: Arc<dyn headwater_changelog::RestoreListener>,
+    pub(super) standby: Arc<dyn headwater_changelog::StandbyUpdateListener>,
 }
 
 impl fmt::Debug for Hooks {

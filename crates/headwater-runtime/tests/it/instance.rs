@@ -14,3 +14,4 @@ mod lifecycle;
 mod limits;
 mod restores;
 mod settings;
+mod standbys;

@@ -1,25 +1,21 @@
 //! The instance as a member of its group.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use headwater_assignor::{InstanceId, TaskAssignor};
-use headwater_broker::{
-    BrokerError, GroupEvent, GroupOptions, JoinedMember, MemberAssignment, MemberId,
-    TransactionalOptions,
-};
+use headwater_broker::{BrokerError, GroupEvent, GroupOptions, TransactionalOptions};
 use headwater_topology::TaskId;
 use tokio::sync::mpsc;
 
+use super::leader_side::Leading;
 use super::task_side::send;
-use super::{Coordinator, Ending, Event, Member, Plan};
+use super::{Coordinator, Ending, Event, Member, Plan, TaskEntry};
 use crate::facts::{MemberFacts, MemberPlan};
 use crate::instance::error::InstanceError;
 use crate::instance::group::{self, GroupCommand, GroupNews};
-use crate::instance::life_cycle::TaskEvent;
-use crate::instance::plan::{GroupFacts, Planned, plan};
+use crate::instance::life_cycle::{Role, TaskEvent};
 use crate::instance::shared::Shared;
 use crate::instance::state::InstanceState;
 
@@ -56,15 +52,22 @@ impl Coordinator {
     }
 
     /// Joins, or joins again, with the facts as they are now.
-    pub(super) fn join(&self) {
+    pub(super) fn join(&mut self) {
+        self.leading = Leading::default();
+        let now = self.shared.clock.monotonic();
+        let standing_age = now.saturating_sub(self.standing_since);
+        let owned = self.tasks.iter().filter(|(_, entry)| entry.life.is_owned());
         let facts = MemberFacts {
             process_id: self.shared.process_id,
             capacity: u32::try_from(self.shared.config.num_stream_threads).unwrap_or(u32::MAX),
-            owned: self.tasks.keys().copied().collect(),
-            with_state: self.with_state.clone(),
+            owned: owned.map(|(&task, _)| task).collect(),
+            running: self.running(),
+            held: self.held_state(),
             tags: self.shared.config.client_tags.clone(),
             rack: self.shared.config.client_rack.clone(),
             standing: self.standing.clone(),
+            standing_age_ms: u64::try_from(standing_age.as_millis()).unwrap_or(u64::MAX),
+            rejoins: self.rejoins,
             shutdown_requested: self.shutdown_requested,
             transactional_ids: self.shared.transactional_ids(),
             known_transactional_ids: self.known_ids.union(&self.fencing).cloned().collect(),
@@ -76,12 +79,16 @@ impl Coordinator {
         match news {
             GroupNews::Event(GroupEvent::RebalanceStarted) => self.join(),
             GroupNews::Event(GroupEvent::PlanWanted { generation, members }) => {
-                self.make_plan(generation, members);
+                self.lead(generation, members);
             }
             GroupNews::Event(GroupEvent::Assigned { grant, assignment }) => {
+                let generation = grant.generation;
                 self.grants.send_replace(Some(grant));
                 match MemberPlan::decode(&assignment) {
-                    Ok(plan) => self.follow(&plan),
+                    Ok(plan) => {
+                        self.follow(&plan);
+                        self.plan_holds(generation);
+                    }
                     Err(error) => {
                         tracing::error!(%error, "the leader's plan is not followed");
                         self.lose_membership(Member::Leaving);
@@ -116,46 +123,6 @@ impl Coordinator {
         }
     }
 
-    fn make_plan(&mut self, generation: i32, members: Vec<JoinedMember>) {
-        let mut facts: BTreeMap<MemberId, MemberFacts> = BTreeMap::new();
-        let mut assignments = Vec::with_capacity(members.len());
-        for member in members {
-            match MemberFacts::decode(&member.facts) {
-                Ok(member_facts) => {
-                    facts.insert(member.member_id, member_facts);
-                }
-                Err(error) => {
-                    tracing::error!(member = %member.member_id, %error, "it gets no tasks");
-                    let assignment = MemberPlan::default().encode();
-                    let member_id = member.member_id;
-                    let partitions = Vec::new();
-                    assignments.push(MemberAssignment { member_id, assignment, partitions });
-                }
-            }
-        }
-        let group = GroupFacts {
-            generation,
-            tasks: &self.shared.tasks,
-            changelogs: &self.shared.changelogs,
-            members: &facts,
-        };
-        let fallback = self.shared.fallback_assignor.as_ref();
-        let fallback = fallback.map(|fallback| fallback as &dyn TaskAssignor);
-        match plan(group, &self.shared.assignor, fallback) {
-            Ok(planned) => {
-                log(generation, self.shared.assignor.name(), &planned);
-                let told = planned.told.into_iter();
-                assignments.extend(told.map(|(member_id, plan)| {
-                    let active = plan.active.iter();
-                    let partitions = active.flat_map(|task| self.shared.inputs(*task)).collect();
-                    MemberAssignment { member_id, assignment: plan.encode(), partitions }
-                }));
-                send(&self.group, GroupCommand::Plan(assignments));
-            }
-            Err(error) => self.uncaught(None, InstanceError::Assign(error)),
-        }
-    }
-
     /// Members hear of a rebalance only by heartbeat, so they beat often while one is to come.
     fn beat(&self, round_follows: bool) {
         let usual = Duration::from_millis(self.shared.config.heartbeat_interval_ms);
@@ -177,13 +144,31 @@ impl Coordinator {
         self.standing.clone_from(&plan.standing);
         self.known_ids.clone_from(&plan.transactional_ids);
         self.fence(&plan.to_fence);
-        let ours: Vec<TaskId> = self.tasks.keys().copied().collect();
-        for task in ours.into_iter().filter(|task| !plan.active.contains(task)) {
-            self.drive(task, TaskEvent::Revoked);
-            self.plan = Plan::Releasing;
+        let now = self.shared.clock.monotonic();
+        self.standing_since = now;
+        self.warmups.clone_from(&plan.warmup);
+        let longest = Duration::from_millis(self.shared.config.probing_rebalance_interval_ms);
+        self.waits.told(&plan.waited_for, longest, now);
+        let copies = &plan.standby | &plan.warmup;
+        let ours: Vec<(TaskId, bool)> =
+            self.tasks.iter().map(|(&task, entry)| (task, entry.life.is_owned())).collect();
+        for (task, is_owned) in ours {
+            if plan.active.contains(&task) {
+                continue;
+            }
+            if !copies.contains(&task) {
+                self.drive(task, TaskEvent::Revoked);
+            }
+            if is_owned {
+                self.plan = Plan::Releasing;
+            }
+        }
+        // What is followed after it was run is let go of first, as all that is released.
+        for &task in &copies {
+            self.take(task, Role::Standby);
         }
         for &task in &plan.active {
-            self.take(task);
+            self.take(task, Role::Active);
         }
     }
 
@@ -209,6 +194,8 @@ impl Coordinator {
             send(&self.group, GroupCommand::Leave);
         }
         self.member = member;
+        self.leading = Leading::default();
+        self.waits.clear();
         let tasks: Vec<TaskId> = self.tasks.keys().copied().collect();
         for task in tasks {
             self.drive(task, TaskEvent::Lost);
@@ -228,21 +215,30 @@ impl Coordinator {
         }
         match self.member {
             Member::Yes => {
-                let all_released = self.tasks.values().all(|entry| entry.life.is_wanted());
-                if self.plan == Plan::Releasing && all_released {
+                if self.plan == Plan::Releasing && self.has_released() {
                     self.plan = Plan::Missing;
                     self.join();
                 }
             }
             // No task may come into the new generation that still belongs to the old one: its
             // commit could pass for one of the new owner.
-            Member::Lost if self.tasks.is_empty() => {
+            Member::Lost if self.owns_nothing() => {
                 self.member = Member::Yes;
                 self.join();
             }
-            Member::Left if self.tasks.is_empty() && self.may_join_anew() => self.join_anew(),
+            Member::Left if self.owns_nothing() && self.may_join_anew() => self.join_anew(),
             Member::Lost | Member::Left | Member::Leaving => {}
         }
+    }
+
+    /// Whether everything that the plan has taken away has left its thread, with its last commit.
+    fn has_released(&self) -> bool {
+        let kept = |entry: &TaskEntry| entry.life.wanted() == Some(Role::Active);
+        self.tasks.values().all(|entry| kept(entry) || !entry.life.is_on_thread())
+    }
+
+    fn owns_nothing(&self) -> bool {
+        self.tasks.values().all(|entry| !entry.life.is_owned())
     }
 
     fn may_join_anew(&self) -> bool {
@@ -266,29 +262,4 @@ async fn fence(shared: &Shared, id: &str) {
         Ok(Err(error)) => tracing::warn!(transactional_id = id, %error, "cannot be ended"),
         Err(_) => tracing::warn!(transactional_id = id, "cannot be ended in time"),
     }
-}
-
-/// Who is told what, and why anything changes.
-fn log(generation: i32, assignor: &str, planned: &Planned) {
-    if let Some(error) = &planned.rejected {
-        let error = error as &dyn std::error::Error;
-        tracing::error!(generation, assignor, error, "the fallback assignor steps in");
-    }
-    for moved in &planned.moves {
-        let id = |instance: &Option<InstanceId>| instance.as_ref().map(ToString::to_string);
-        tracing::info!(
-            generation, assignor, task = %moved.task, kind = moved.kind.as_str(),
-            from = id(&moved.from), to = id(&moved.to), reason = moved.reason.as_str(), "move"
-        );
-    }
-    for (member, plan) in &planned.told {
-        tracing::info!(
-            generation, assignor, %member, active = ?texts(&plan.active),
-            withheld = ?texts(&plan.withheld), "plan"
-        );
-    }
-}
-
-fn texts(tasks: &BTreeSet<TaskId>) -> Vec<String> {
-    tasks.iter().map(ToString::to_string).collect()
 }

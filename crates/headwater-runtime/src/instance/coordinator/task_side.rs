@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_changelog::{BlockingExt, ChangelogError, RestoreCommand, RestoreEnd, RestoreTarget};
+use headwater_changelog::{
+    BlockingExt, ChangelogError, RestoreCommand, RestoreEnd, RestorePartition, RestoreTarget,
+};
 use headwater_store::{StoreError, TaskStorage};
 use headwater_topology::TaskId;
 
@@ -13,23 +15,29 @@ use super::{Coordinator, Ending, Event, Renewal, Startable, Stores, TaskEntry};
 use crate::instance::committer::{CommitterCommand, FollowedChangelog, leader_epochs};
 use crate::instance::error::InstanceError;
 use crate::instance::fetcher::{FetchCommand, FetchFailure, FetchInput};
-use crate::instance::life_cycle::{LifeCycle, Moved, Stage, TaskAction, TaskEvent};
-use crate::instance::opener::{OpenedTask, open_task};
+use crate::instance::life_cycle::{LifeCycle, Moved, Role, Stage, TaskAction, TaskEvent};
+use crate::instance::opener::{OpenedTask, open_task, prepare_task};
 use crate::instance::storages::{Complete, close_storages};
 use crate::task::{NewTask, TaskWatch};
 use crate::worker::{ClosedTask, ToWorker};
 
 impl Coordinator {
     /// The plan gives this task to the instance.
-    pub(super) fn take(&mut self, task: TaskId) {
-        if self.tasks.contains_key(&task) {
-            self.drive(task, TaskEvent::Assigned);
+    pub(super) fn take(&mut self, task: TaskId, role: Role) {
+        let thread = self.least_loaded_thread();
+        if let Some(entry) = self.tasks.get_mut(&task) {
+            if role == Role::Active && !entry.life.is_owned() {
+                entry.thread = thread;
+            }
+            self.drive(task, TaskEvent::Assigned(role));
             return;
         }
         let entry = TaskEntry {
-            thread: self.least_loaded_thread(),
-            life: LifeCycle::new(),
+            thread,
+            life: LifeCycle::new(role),
             startable: None,
+            places: Vec::new(),
+            progress: None,
             stores: Stores::Elsewhere,
             watch: self.watch(task),
             local_stores: Arc::default(),
@@ -60,6 +68,9 @@ impl Coordinator {
             if !next.has_open_stores() {
                 entry.local_stores = Arc::default();
             }
+            if next.stage() != Stage::Following {
+                entry.progress = None;
+            }
         }
         for action in actions {
             self.act(task, action);
@@ -86,7 +97,10 @@ impl Coordinator {
 
     fn act(&mut self, task: TaskId, action: TaskAction) {
         match action {
-            TaskAction::Open { rebuild } => self.open(task, rebuild),
+            TaskAction::Open { role, rebuild } => self.open(task, role, rebuild),
+            TaskAction::Prepare(role) => self.prepare(task, role),
+            TaskAction::Follow => self.follow_changelogs(task),
+            TaskAction::StopFollowing { promoted } => self.stop_following(task, promoted),
             TaskAction::Restore => self.restore(task),
             TaskAction::StopRestoring => send(&self.restorer, RestoreCommand::Stop(task)),
             TaskAction::Run => self.run_on_thread(task),
@@ -95,13 +109,13 @@ impl Coordinator {
         }
     }
 
-    fn open(&mut self, task: TaskId, rebuild: bool) {
+    fn open(&mut self, task: TaskId, role: Role, rebuild: bool) {
         let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
         self.jobs.spawn(async move {
             let limit = Duration::from_millis(shared.config.task_timeout_ms);
             let began = shared.clock.monotonic();
             let result = loop {
-                let result = open_task(&shared, task, rebuild).await;
+                let result = open_task(&shared, task, role, rebuild).await;
                 let waited = shared.clock.monotonic().saturating_sub(began);
                 // A storage of a thread that has died is let go a moment later.
                 let is_locked = matches!(
@@ -117,20 +131,39 @@ impl Coordinator {
         });
     }
 
+    fn prepare(&mut self, task: TaskId, role: Role) {
+        let Some(entry) = self.tasks.get_mut(&task) else { return };
+        let storages = match std::mem::take(&mut entry.stores) {
+            Stores::Step(step) => step.into_parts().0,
+            Stores::Storages(storages) => storages,
+            Stores::Elsewhere => unreachable!("a task is prepared while its stores are open"),
+        };
+        let open = (storages, std::mem::take(&mut entry.places));
+        let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
+        self.jobs.spawn(async move {
+            let result = prepare_task(&shared, task, role, open).await;
+            send(&events, Event::Opened { task, result: result.map(Box::new) });
+        });
+    }
+
     pub(super) fn opened(&mut self, task: TaskId, result: Result<Box<OpenedTask>, InstanceError>) {
         let Some(entry) = self.tasks.get_mut(&task) else { return };
         let opened = match result {
             Ok(opened) => *opened,
             Err(error) => {
-                let thread = entry.thread;
+                let (thread, wanted) = (entry.thread, entry.life.wanted());
                 let instance_goes_on = self.goes_on();
                 self.drive(task, TaskEvent::OpenFailed { instance_goes_on });
-                self.uncaught(Some(thread), error);
+                if wanted == Some(Role::Standby) {
+                    self.standby_failed(task, &error);
+                } else {
+                    self.uncaught(Some(thread), error);
+                }
                 return;
             }
         };
         if self.shared.backend.capabilities().persistent {
-            self.with_state.insert(task);
+            self.held.entry(task).or_default();
         }
         let OpenedTask { inputs, places, changelogs, step, tombstone_retention, local_stores } =
             opened;
@@ -138,7 +171,8 @@ impl Coordinator {
         let now = self.shared.clock.monotonic();
         entry.renewal = tombstone_retention.map(|retention| Renewal::new(retention, now));
         let has_changelogs = !changelogs.is_empty();
-        entry.startable = Some(Startable { inputs, places, changelogs });
+        entry.places = places;
+        entry.startable = Some(Startable { inputs, changelogs });
         entry.stores = Stores::Step(step);
         self.drive(task, TaskEvent::Opened { has_changelogs });
     }
@@ -151,6 +185,9 @@ impl Coordinator {
             unreachable!("a task is restored when it has been opened")
         };
         let changelogs = startable.changelogs.clone();
+        let left = |changelog: &RestorePartition| changelog.end_offset - changelog.start_offset;
+        let offsets: i64 = changelogs.iter().map(left).filter(|left| *left > 0).sum();
+        tracing::info!(%task, changelogs = changelogs.len(), offsets, "the restore begins");
         send(&self.restorer, RestoreCommand::Add(RestoreTarget { id: task, changelogs, step }));
     }
 
@@ -160,14 +197,20 @@ impl Coordinator {
         let thread = entry.thread;
         entry.stores = step.map_or(Stores::Elsewhere, Stores::Step);
         match outcome {
-            Ok(true) => self.drive(task, TaskEvent::Restored),
-            Ok(false) => self.drive(task, TaskEvent::RestoreEnded { rebuild: false }),
+            Ok(true) => {
+                tracing::info!(%task, "the restore has ended");
+                self.drive(task, TaskEvent::Restored);
+            }
+            Ok(false) => {
+                tracing::info!(%task, "the restore was stopped");
+                self.drive(task, TaskEvent::ReadingStopped);
+            }
             Err(ChangelogError::Rebuild { topic_partition, reason }) => {
                 tracing::warn!(%task, %topic_partition, "the state is rebuilt: {reason}");
-                self.drive(task, TaskEvent::RestoreEnded { rebuild: true });
+                self.drive(task, TaskEvent::ReadingFailed { rebuild: true });
             }
             Err(source) => {
-                self.drive(task, TaskEvent::RestoreEnded { rebuild: false });
+                self.drive(task, TaskEvent::ReadingFailed { rebuild: false });
                 self.uncaught(Some(thread), InstanceError::Restore { task, source });
             }
         }
@@ -200,7 +243,7 @@ impl Coordinator {
             })
             .collect();
         thread.tell_committer(CommitterCommand::Follow(followed));
-        let Startable { inputs, places, changelogs } = startable;
+        let Startable { inputs, changelogs } = startable;
         tracing::info!(%task, thread = entry.thread + 1, changelogs = changelogs.len(), "the task runs");
         let fetch: Vec<FetchInput> = inputs
             .iter()
@@ -218,7 +261,7 @@ impl Coordinator {
             program,
             inputs: inputs.into_iter().map(|(start, _)| start).collect(),
             storages,
-            stores: places,
+            stores: entry.places.clone(),
             read_cache_bytes,
             watch: Arc::clone(&entry.watch),
         })));
@@ -265,17 +308,34 @@ impl Coordinator {
             } else {
                 None
             };
-            let closing = move || close_storages(task, storages, complete.as_ref());
-            let closed = shared.blocking.call(closing).await;
+            let (blocking, shared) = (Arc::clone(&shared.blocking), Arc::clone(&shared));
+            let closing = move || {
+                let sum = close_storages(task, storages, complete.as_ref())?;
+                if let Some(state_dir) = &shared.state_dir
+                    && let Err(error) = state_dir.note_offset_sum(task, sum)
+                {
+                    tracing::warn!(%task, %error, "nobody will know how much state it has");
+                }
+                Ok(sum)
+            };
+            let closed = blocking.call(closing).await;
             let result = closed.unwrap_or(Err(InstanceError::Blocking { task }));
             send(&events, Event::Closed { task, result });
         });
     }
 
-    pub(super) fn closed(&mut self, task: TaskId, result: Result<(), InstanceError>) {
-        if let Err(error) = result {
-            // What could not be synced is read from the changelog the next time.
-            tracing::warn!(%task, error = &error as &dyn std::error::Error, "closing its state failed");
+    pub(super) fn closed(&mut self, task: TaskId, result: Result<u64, InstanceError>) {
+        let sum = match result {
+            Ok(sum) => Some(sum),
+            Err(error) => {
+                // What could not be synced is read from the changelog the next time.
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(%task, error, "closing its state failed");
+                None
+            }
+        };
+        if let Some(held) = self.held.get_mut(&task) {
+            *held = sum;
         }
         let instance_goes_on = self.goes_on();
         self.drive(task, TaskEvent::Closed { instance_goes_on });

@@ -7,7 +7,7 @@ use headwater_topology::TaskId;
 use tokio::sync::mpsc;
 
 use super::task_side::send;
-use super::{Coordinator, Event, Member, writer_options};
+use super::{Coordinator, Event, Member, TaskEntry, writer_options};
 use crate::instance::committer::{CommitFailure, Committer, CommitterCommand, CommitterEvent};
 use crate::instance::error::InstanceError;
 use crate::instance::fetcher::FetchCommand;
@@ -126,8 +126,10 @@ impl Coordinator {
 
     /// The thread with the fewest tasks; of several the first.
     pub(super) fn least_loaded_thread(&self) -> usize {
-        let load =
-            |thread: &usize| self.tasks.values().filter(|entry| entry.thread == *thread).count();
+        let load = |thread: &usize| {
+            let own = |entry: &&TaskEntry| entry.thread == *thread && entry.life.is_owned();
+            self.tasks.values().filter(own).count()
+        };
         (0..self.threads.len()).min_by_key(load).expect("an instance has threads")
     }
 
@@ -137,7 +139,7 @@ impl Coordinator {
             CommitterEvent::Committed { tasks, offsets } => {
                 let now = self.shared.clock.monotonic();
                 for task in tasks {
-                    self.drive(task, TaskEvent::Committed);
+                    self.drive(task, TaskEvent::GoesWell);
                     let entry = self.tasks.get_mut(&task);
                     if let Some(renewal) = entry.and_then(|entry| entry.renewal.as_mut()) {
                         renewal.renew(now);

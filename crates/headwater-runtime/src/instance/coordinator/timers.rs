@@ -26,8 +26,12 @@ impl Coordinator {
         let running = self.tasks.values().filter(|it| it.life.stage() == Stage::Running);
         let renewals = running.filter_map(|entry| Some(entry.renewal?.due));
         let watch = now.saturating_add(self.max_step() / 4);
-        let due =
-            waiting.chain(renewals).chain(self.purge.due_at()).chain([watch, self.next_cleaning]);
+        let due = waiting
+            .chain(renewals)
+            .chain(self.purge.due_at())
+            .chain(self.waits.due().filter(|due| *due > now))
+            .chain(self.leading.probe_at)
+            .chain([watch, self.next_cleaning]);
         let first = due.min().unwrap_or(now);
         first.saturating_sub(now).min(MAX_WAIT)
     }
@@ -39,6 +43,9 @@ impl Coordinator {
             self.drive(task, TaskEvent::TimePassed { may_open: self.may_open() });
         }
         self.renew(now);
+        self.look_at_waits();
+        self.probe(now);
+        self.refresh_limits(now);
         self.purge(now);
         self.clean(now);
         self.look_after_threads(now);

@@ -7,10 +7,12 @@ use super::*;
 
 const NOW: Duration = Duration::from_secs(100);
 
-const STAGES: [Stage; 7] = [
+const STAGES: [Stage; 9] = [
     Stage::Waiting { until: NOW },
     Stage::Opening,
+    Stage::Preparing,
     Stage::Restoring,
+    Stage::Following,
     Stage::Ready,
     Stage::Running,
     Stage::Leaving,
@@ -18,15 +20,22 @@ const STAGES: [Stage; 7] = [
 ];
 
 fn events() -> Vec<TaskEvent> {
-    let mut events =
-        vec![TaskEvent::Assigned, TaskEvent::Revoked, TaskEvent::Lost, TaskEvent::Restored];
-    events.extend([TaskEvent::ThreadReady, TaskEvent::Committed]);
+    let mut events = vec![
+        TaskEvent::Assigned(Role::Active),
+        TaskEvent::Assigned(Role::Standby),
+        TaskEvent::Revoked,
+        TaskEvent::Lost,
+        TaskEvent::Restored,
+        TaskEvent::ReadingStopped,
+        TaskEvent::ThreadReady,
+        TaskEvent::GoesWell,
+    ];
     for yes in [true, false] {
         events.extend([
             TaskEvent::TimePassed { may_open: yes },
             TaskEvent::Opened { has_changelogs: yes },
             TaskEvent::OpenFailed { instance_goes_on: yes },
-            TaskEvent::RestoreEnded { rebuild: yes },
+            TaskEvent::ReadingFailed { rebuild: yes },
             TaskEvent::Interrupted { commit: yes },
             TaskEvent::LeftThread { clean: yes },
             TaskEvent::ThreadDied { instance_goes_on: yes },
@@ -36,8 +45,9 @@ fn events() -> Vec<TaskEvent> {
     events
 }
 
-fn task(stage: Stage, wanted: bool) -> LifeCycle {
-    LifeCycle { stage, wanted, rebuild: false, failures: 2 }
+fn task(stage: Stage, wanted: Option<Role>) -> LifeCycle {
+    let prepared_for = wanted.unwrap_or(Role::Active);
+    LifeCycle { stage, wanted, prepared_for, rebuild: false, failures: 2 }
 }
 
 fn describe(moved: &Moved) -> String {
@@ -49,11 +59,13 @@ fn describe(moved: &Moved) -> String {
         Some(next) => format!("{:?}", next.stage),
     };
     if let Some(next) = moved.next {
-        for (is, word) in [(!next.wanted, "unwanted"), (next.rebuild, "to rebuild")] {
-            if is {
-                write!(text, ", {word}").unwrap();
-            }
-        }
+        let wanted = match next.wanted {
+            Some(Role::Active) => "",
+            Some(Role::Standby) => ", a standby",
+            None => ", unwanted",
+        };
+        text.push_str(wanted);
+        text.push_str(if next.rebuild { ", to rebuild" } else { "" });
     }
     for action in &moved.actions {
         write!(text, "; {action:?}").unwrap();
@@ -62,14 +74,19 @@ fn describe(moved: &Moved) -> String {
 }
 
 /// Everything that an event changes, by stage.
-fn table(wanted: bool) -> String {
+fn table(wanted: Option<Role>) -> String {
     let mut text = String::new();
     for stage in STAGES {
         writeln!(text, "{}", format!("{stage:?}").split(' ').next().unwrap()).unwrap();
         for event in events() {
             let before = task(stage, wanted);
             let moved = before.on(event, NOW);
-            let same = moved.next.map(|next| LifeCycle { failures: before.failures, ..next });
+            let unseen = |next| LifeCycle {
+                failures: before.failures,
+                prepared_for: before.prepared_for,
+                ..next
+            };
+            let same = moved.next.map(unseen);
             if same != Some(before) || !moved.actions.is_empty() {
                 writeln!(text, "  {event:?}: {}", describe(&moved)).unwrap();
             }
@@ -82,28 +99,50 @@ fn table(wanted: bool) -> String {
 fn what_follows_from_what() {
     expect![[r#"
         Waiting
+          Assigned(Standby): Waiting 0 ms, a standby
           Revoked: gone
           Lost: gone
           TimePassed { may_open: true }: Opening; Open { rebuild: false }
           TimePassed { may_open: false }: Waiting 50 ms
         Opening
+          Assigned(Standby): Opening, a standby
           Revoked: Opening, unwanted
           Lost: Opening, unwanted
           Opened { has_changelogs: true }: Restoring; Restore
           OpenFailed { instance_goes_on: true }: Waiting 200 ms
           Opened { has_changelogs: false }: Ready
           OpenFailed { instance_goes_on: false }: gone
+        Preparing
+          Assigned(Standby): Preparing, a standby
+          Revoked: Preparing, unwanted
+          Lost: Preparing, unwanted
+          Opened { has_changelogs: true }: Restoring; Restore
+          OpenFailed { instance_goes_on: true }: Waiting 200 ms
+          Opened { has_changelogs: false }: Ready
+          OpenFailed { instance_goes_on: false }: gone
         Restoring
+          Assigned(Standby): Restoring, a standby; StopRestoring
           Revoked: Restoring, unwanted; StopRestoring
           Lost: Restoring, unwanted; StopRestoring
           Restored: Ready
-          RestoreEnded { rebuild: true }: Closing, to rebuild; CloseStores { complete: false }
-          RestoreEnded { rebuild: false }: Closing; CloseStores { complete: false }
+          ReadingStopped: Preparing; Prepare(Active)
+          ReadingFailed { rebuild: true }: Closing, to rebuild; CloseStores { complete: false }
+          ReadingFailed { rebuild: false }: Closing; CloseStores { complete: false }
+        Following
+          Assigned(Active): Following; StopFollowing { promoted: true }
+          Assigned(Standby): Following, a standby
+          Revoked: Following, unwanted; StopFollowing { promoted: false }
+          Lost: Following, unwanted; StopFollowing { promoted: false }
+          ReadingStopped: Preparing; Prepare(Active)
+          ReadingFailed { rebuild: true }: Closing, to rebuild; CloseStores { complete: false }
+          ReadingFailed { rebuild: false }: Closing; CloseStores { complete: false }
         Ready
+          Assigned(Standby): Following, a standby; Follow
           Revoked: Closing, unwanted; CloseStores { complete: false }
           Lost: Closing, unwanted; CloseStores { complete: false }
           ThreadReady: Running; Run
         Running
+          Assigned(Standby): Leaving, a standby; TakeOffThread { commit: true }
           Revoked: Leaving, unwanted; TakeOffThread { commit: true }
           Lost: Leaving, unwanted; TakeOffThread { commit: false }
           Interrupted { commit: true }: Leaving; TakeOffThread { commit: true }
@@ -113,6 +152,7 @@ fn what_follows_from_what() {
           LeftThread { clean: false }: Closing; CloseStores { complete: false }
           ThreadDied { instance_goes_on: false }: gone
         Leaving
+          Assigned(Standby): Leaving, a standby; TakeOffThread { commit: true }
           Revoked: Leaving, unwanted; TakeOffThread { commit: true }
           Lost: Leaving, unwanted; TakeOffThread { commit: false }
           Interrupted { commit: true }: Leaving; TakeOffThread { commit: true }
@@ -122,43 +162,179 @@ fn what_follows_from_what() {
           LeftThread { clean: false }: Closing; CloseStores { complete: false }
           ThreadDied { instance_goes_on: false }: gone
         Closing
+          Assigned(Standby): Closing, a standby
           Revoked: Closing, unwanted
           Lost: Closing, unwanted
           Closed { instance_goes_on: true }: Waiting 200 ms
           Closed { instance_goes_on: false }: gone
     "#]]
-    .assert_eq(&table(true));
+    .assert_eq(&table(Some(Role::Active)));
+}
+
+#[test]
+fn what_follows_for_a_standby() {
+    expect![[r#"
+        Waiting
+          Assigned(Active): Waiting 0 ms
+          Revoked: gone
+          TimePassed { directory_free: true }: Opening, a standby; Open { role: Standby, rebuild: false }
+          TimePassed { directory_free: false }: Waiting 50 ms, a standby
+        Opening
+          Assigned(Active): Opening
+          Revoked: Opening, unwanted
+          Opened { has_changelogs: true }: Following, a standby; Follow
+          OpenFailed { instance_goes_on: true }: Waiting 200 ms, a standby
+          Opened { has_changelogs: false }: Following, a standby; Follow
+          OpenFailed { instance_goes_on: false }: gone
+        Preparing
+          Assigned(Active): Preparing
+          Revoked: Preparing, unwanted
+          Opened { has_changelogs: true }: Following, a standby; Follow
+          OpenFailed { instance_goes_on: true }: Waiting 200 ms, a standby
+          Opened { has_changelogs: false }: Following, a standby; Follow
+          OpenFailed { instance_goes_on: false }: gone
+        Restoring
+          Assigned(Active): Restoring
+          Assigned(Standby): Restoring, a standby; StopRestoring
+          Revoked: Restoring, unwanted; StopRestoring
+          Restored: Following, a standby; Follow
+          ReadingStopped: Following, a standby; Follow
+          ReadingFailed { rebuild: true }: Closing, a standby, to rebuild; CloseStores { complete: false }
+          ReadingFailed { rebuild: false }: Closing, a standby; CloseStores { complete: false }
+        Following
+          Assigned(Active): Following; StopFollowing { promoted: true }
+          Revoked: Following, unwanted; StopFollowing { promoted: false }
+          ReadingStopped: Following, a standby; Follow
+          ReadingFailed { rebuild: true }: Closing, a standby, to rebuild; CloseStores { complete: false }
+          ReadingFailed { rebuild: false }: Closing, a standby; CloseStores { complete: false }
+        Ready
+          Assigned(Active): Ready
+          Assigned(Standby): Following, a standby; Follow
+          Revoked: Closing, unwanted; CloseStores { complete: false }
+          ThreadReady: Running, a standby; Run
+        Running
+          Assigned(Active): Running
+          Assigned(Standby): Leaving, a standby; TakeOffThread { commit: true }
+          Revoked: Leaving, unwanted; TakeOffThread { commit: true }
+          Lost: Leaving, a standby; TakeOffThread { commit: false }
+          Interrupted { commit: true }: Leaving, a standby; TakeOffThread { commit: true }
+          LeftThread { clean: true }: Preparing, a standby; Prepare(Standby)
+          ThreadDied { instance_goes_on: true }: Waiting 200 ms, a standby
+          Interrupted { commit: false }: Leaving, a standby; TakeOffThread { commit: false }
+          LeftThread { clean: false }: Closing, a standby; CloseStores { complete: false }
+          ThreadDied { instance_goes_on: false }: gone
+        Leaving
+          Assigned(Active): Leaving
+          Assigned(Standby): Leaving, a standby; TakeOffThread { commit: true }
+          Revoked: Leaving, unwanted; TakeOffThread { commit: true }
+          Lost: Leaving, a standby; TakeOffThread { commit: false }
+          Interrupted { commit: true }: Leaving, a standby; TakeOffThread { commit: true }
+          LeftThread { clean: true }: Preparing, a standby; Prepare(Standby)
+          ThreadDied { instance_goes_on: true }: Waiting 200 ms, a standby
+          Interrupted { commit: false }: Leaving, a standby; TakeOffThread { commit: false }
+          LeftThread { clean: false }: Closing, a standby; CloseStores { complete: false }
+          ThreadDied { instance_goes_on: false }: gone
+        Closing
+          Assigned(Active): Closing
+          Revoked: Closing, unwanted
+          Closed { instance_goes_on: true }: Waiting 200 ms, a standby
+          Closed { instance_goes_on: false }: gone
+    "#]].assert_eq(&table(Some(Role::Standby)));
+}
+
+#[test]
+fn a_task_opened_for_a_standby_is_prepared_again_to_be_active() {
+    let opening =
+        LifeCycle { prepared_for: Role::Standby, ..task(Stage::Opening, Some(Role::Active)) };
+    let opened = opening.on(TaskEvent::Opened { has_changelogs: true }, NOW);
+    assert_eq!(opened.actions, [TaskAction::Prepare(Role::Active)]);
+    let prepared = opened.next.unwrap().on(TaskEvent::Opened { has_changelogs: true }, NOW);
+    assert_eq!(prepared.actions, [TaskAction::Restore]);
+}
+
+/// Kafka Streams calls it recycling (feature row R23): from one role to the other and back the
+/// stores stay open.
+#[test]
+fn a_change_of_roles_closes_nothing() {
+    let mut life = task(Stage::Following, Some(Role::Standby));
+    let mut actions = Vec::new();
+    for event in [
+        TaskEvent::Assigned(Role::Active),
+        TaskEvent::ReadingStopped,
+        TaskEvent::Opened { has_changelogs: true },
+        TaskEvent::Restored,
+        TaskEvent::ThreadReady,
+        TaskEvent::Assigned(Role::Standby),
+        TaskEvent::LeftThread { clean: true },
+        TaskEvent::Opened { has_changelogs: true },
+    ] {
+        let moved = life.on(event, NOW);
+        actions.extend(moved.actions);
+        life = moved.next.unwrap();
+        assert!(life.has_open_stores());
+    }
+    let expected = [
+        TaskAction::StopFollowing { promoted: true },
+        TaskAction::Prepare(Role::Active),
+        TaskAction::Restore,
+        TaskAction::Run,
+        TaskAction::TakeOffThread { commit: true },
+        TaskAction::Prepare(Role::Standby),
+        TaskAction::Follow,
+    ];
+    assert_eq!(actions, expected);
 }
 
 #[test]
 fn what_follows_when_the_plan_has_taken_it_away() {
     expect![[r#"
         Waiting
-          Assigned: Waiting 0 ms
+          Assigned(Active): Waiting 0 ms
+          Assigned(Standby): Waiting 0 ms, a standby
           Revoked: gone
           Lost: gone
           TimePassed { may_open: true }: Opening, unwanted; Open { rebuild: false }
           TimePassed { may_open: false }: Waiting 50 ms, unwanted
         Opening
-          Assigned: Opening
+          Assigned(Active): Opening
+          Assigned(Standby): Opening, a standby
+          Opened { has_changelogs: true }: Closing, unwanted; CloseStores { complete: false }
+          OpenFailed { instance_goes_on: true }: gone
+          Opened { has_changelogs: false }: Closing, unwanted; CloseStores { complete: false }
+          OpenFailed { instance_goes_on: false }: gone
+        Preparing
+          Assigned(Active): Preparing
+          Assigned(Standby): Preparing, a standby
           Opened { has_changelogs: true }: Closing, unwanted; CloseStores { complete: false }
           OpenFailed { instance_goes_on: true }: gone
           Opened { has_changelogs: false }: Closing, unwanted; CloseStores { complete: false }
           OpenFailed { instance_goes_on: false }: gone
         Restoring
-          Assigned: Restoring
+          Assigned(Active): Restoring
+          Assigned(Standby): Restoring, a standby; StopRestoring
           Revoked: Restoring, unwanted; StopRestoring
           Lost: Restoring, unwanted; StopRestoring
           Restored: Closing, unwanted; CloseStores { complete: false }
-          RestoreEnded { rebuild: true }: Closing, unwanted, to rebuild; CloseStores { complete: false }
-          RestoreEnded { rebuild: false }: Closing, unwanted; CloseStores { complete: false }
+          ReadingStopped: Closing, unwanted; CloseStores { complete: false }
+          ReadingFailed { rebuild: true }: Closing, unwanted, to rebuild; CloseStores { complete: false }
+          ReadingFailed { rebuild: false }: Closing, unwanted; CloseStores { complete: false }
+        Following
+          Assigned(Active): Following; StopFollowing { promoted: true }
+          Assigned(Standby): Following, a standby
+          Revoked: Following, unwanted; StopFollowing { promoted: false }
+          Lost: Following, unwanted; StopFollowing { promoted: false }
+          ReadingStopped: Closing, unwanted; CloseStores { complete: false }
+          ReadingFailed { rebuild: true }: Closing, unwanted, to rebuild; CloseStores { complete: false }
+          ReadingFailed { rebuild: false }: Closing, unwanted; CloseStores { complete: false }
         Ready
-          Assigned: Ready
+          Assigned(Active): Ready
+          Assigned(Standby): Following, a standby; Follow
           Revoked: Closing, unwanted; CloseStores { complete: false }
           Lost: Closing, unwanted; CloseStores { complete: false }
           ThreadReady: Running, unwanted; Run
         Running
-          Assigned: Running
+          Assigned(Active): Running
+          Assigned(Standby): Leaving, a standby; TakeOffThread { commit: true }
           Revoked: Leaving, unwanted; TakeOffThread { commit: true }
           Lost: Leaving, unwanted; TakeOffThread { commit: false }
           Interrupted { commit: true }: Leaving, unwanted; TakeOffThread { commit: true }
@@ -168,7 +344,8 @@ fn what_follows_when_the_plan_has_taken_it_away() {
           LeftThread { clean: false }: Closing, unwanted; CloseStores { complete: false }
           ThreadDied { instance_goes_on: false }: gone
         Leaving
-          Assigned: Leaving
+          Assigned(Active): Leaving
+          Assigned(Standby): Leaving, a standby; TakeOffThread { commit: true }
           Revoked: Leaving, unwanted; TakeOffThread { commit: true }
           Lost: Leaving, unwanted; TakeOffThread { commit: false }
           Interrupted { commit: true }: Leaving, unwanted; TakeOffThread { commit: true }
@@ -178,20 +355,21 @@ fn what_follows_when_the_plan_has_taken_it_away() {
           LeftThread { clean: false }: Closing, unwanted; CloseStores { complete: false }
           ThreadDied { instance_goes_on: false }: gone
         Closing
-          Assigned: Closing
+          Assigned(Active): Closing
+          Assigned(Standby): Closing, a standby
           Closed { instance_goes_on: true }: gone
           Closed { instance_goes_on: false }: gone
-    "#]].assert_eq(&table(false));
+    "#]].assert_eq(&table(None));
 }
 
 #[test]
 fn a_task_opens_when_its_time_has_come() {
-    let waiting = task(Stage::Waiting { until: NOW }, true);
+    let waiting = task(Stage::Waiting { until: NOW }, Some(Role::Active));
     let before = NOW.saturating_sub(Duration::from_millis(1));
     let event = TaskEvent::TimePassed { may_open: true };
     assert_eq!(waiting.on(event, before), waiting.stays());
     let rebuilt = LifeCycle { rebuild: true, ..waiting }.on(event, NOW);
-    assert_eq!(rebuilt.actions, [TaskAction::Open { rebuild: true }]);
+    assert_eq!(rebuilt.actions, [TaskAction::Open { role: Role::Active, rebuild: true }]);
     assert!(!rebuilt.next.unwrap().rebuild, "once is enough");
 }
 
@@ -201,9 +379,9 @@ fn pauses_grow_with_failures_until_something_is_committed() {
         [0, 1, 2, 5, 8, 100].map(|failures| failure_pause(failures).as_millis()).to_vec();
     assert_eq!(pauses, [0, 100, 200, 1600, 10_000, 10_000]);
     let closed = TaskEvent::Closed { instance_goes_on: true };
-    let again = task(Stage::Closing, true).on(closed, NOW).next.unwrap();
+    let again = task(Stage::Closing, Some(Role::Active)).on(closed, NOW).next.unwrap();
     assert_eq!(again.failures, 3);
-    assert_eq!(again.on(TaskEvent::Committed, NOW).next.unwrap().failures, 0);
+    assert_eq!(again.on(TaskEvent::GoesWell, NOW).next.unwrap().failures, 0);
 }
 
 fn any_event() -> impl Strategy<Value = TaskEvent> {
@@ -216,13 +394,14 @@ proptest! {
     fn stores_are_closed_exactly_when_they_are_open(
         events in proptest::collection::vec(any_event(), 0..60)
     ) {
-        let mut life = LifeCycle::new();
+        let mut life = LifeCycle::new(Role::Active);
         let (mut open, mut on_thread) = (false, false);
         for event in events {
             let before = life;
             let moved = life.on(event, NOW);
             match (event, before.stage()) {
                 (TaskEvent::Opened { .. }, Stage::Opening) => open = true,
+                (TaskEvent::OpenFailed { .. }, Stage::Preparing) => open = false,
                 (TaskEvent::ThreadDied { .. }, Stage::Running | Stage::Leaving) => {
                     (open, on_thread) = (false, false);
                 }
@@ -241,7 +420,12 @@ proptest! {
                         on_thread = true;
                     }
                     TaskAction::TakeOffThread { .. } => prop_assert!(on_thread),
-                    TaskAction::Restore | TaskAction::StopRestoring => prop_assert!(open),
+                    TaskAction::Prepare(_) | TaskAction::Follow => {
+                        prop_assert!(open && !on_thread);
+                    }
+                    TaskAction::Restore
+                    | TaskAction::StopRestoring
+                    | TaskAction::StopFollowing { .. } => prop_assert!(open),
                 }
             }
             let Some(next) = moved.next else {
@@ -255,7 +439,7 @@ proptest! {
     /// A task that is to go does go, whatever it was at, when everybody answers.
     #[test]
     fn what_is_revoked_goes(events in proptest::collection::vec(any_event(), 0..60)) {
-        let mut life = LifeCycle::new();
+        let mut life = LifeCycle::new(Role::Active);
         for event in events {
             let Some(next) = life.on(event, NOW).next else { return Ok(()) };
             life = next;
@@ -265,8 +449,9 @@ proptest! {
             let Some(life) = next else { return Ok(()) };
             let answer = match life.stage() {
                 Stage::Waiting { .. } | Stage::Ready => unreachable!("nothing to wait for"),
-                Stage::Opening => TaskEvent::Opened { has_changelogs: true },
-                Stage::Restoring => TaskEvent::RestoreEnded { rebuild: false },
+                Stage::Opening | Stage::Preparing => TaskEvent::Opened { has_changelogs: true },
+                Stage::Restoring => TaskEvent::ReadingFailed { rebuild: false },
+                Stage::Following => TaskEvent::ReadingStopped,
                 Stage::Running | Stage::Leaving => TaskEvent::LeftThread { clean: true },
                 Stage::Closing => TaskEvent::Closed { instance_goes_on: true },
             };

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use headwater_broker::Broker;
 use headwater_embedded::Embedded;
-use headwater_runtime::{Connector, Instance, InstanceBuilder, StartError, StreamsConfig};
+use headwater_runtime::{
+    Connector, Execution, Instance, InstanceBuilder, StartError, StreamsConfig,
+};
 
 use super::harness::{WordCount, World, close, running};
 
@@ -31,7 +33,10 @@ impl Connector for Known {
 }
 
 fn builder(world: &World) -> InstanceBuilder {
-    Instance::builder(WordCount::default()).config(world.config())
+    Instance::builder(WordCount::default())
+        .config(world.config())
+        .clock(Arc::clone(&world.clock) as _)
+        .execution(Execution::InPlace)
 }
 
 fn connector(world: &World) -> Arc<Known> {

@@ -106,7 +106,8 @@ async fn several_threads_share_the_tasks() {
     let config = world.config().num_stream_threads(2);
     let instance = world.builder(WordCount::default()).config(config).start().await.unwrap();
     running(&instance).await;
-    let mut threads: Vec<usize> = instance.tasks().values().map(|task| task.thread).collect();
+    let mut threads: Vec<usize> =
+        instance.tasks().values().filter_map(|task| task.thread).collect();
     threads.sort_unstable();
     assert_eq!(threads, [1, 1, 2, 2]);
     world.write("a b a c").await;

@@ -1,0 +1,174 @@
+//! The instance as the leader of its group: it looks where the changelogs end, has the assignor
+//! decide, tells everybody, and sees to it that what is planned goes on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_assignor::{FollowUp, InstanceId, TaskAssignor};
+use headwater_broker::{JoinedMember, MemberAssignment, MemberId};
+use headwater_topology::TaskId;
+
+use super::task_side::send;
+use super::{Coordinator, Event};
+use crate::facts::{MemberFacts, MemberPlan};
+use crate::instance::ends::end_offsets;
+use crate::instance::error::InstanceError;
+use crate::instance::group::GroupCommand;
+use crate::instance::plan::{GroupFacts, Planned, plan, settings};
+
+/// Where the changelogs of each task end, summed up; `None`: that could not be found out in time.
+pub(super) type Ends = Option<BTreeMap<TaskId, u64>>;
+
+/// The group waits for its leader, so the leader does not wait for longer.
+const ENDS_WAIT: Duration = Duration::from_secs(2);
+
+/// What the leader is at.
+#[derive(Debug, Default)]
+pub(super) struct Leading {
+    /// The generation that waits for a plan, and who is in it.
+    planning: Option<(i32, Vec<JoinedMember>)>,
+    /// The generation that was planned last, and what is to follow.
+    planned: Option<(i32, FollowUp)>,
+    /// When to look at the group again, though nothing has been heard.
+    pub(super) probe_at: Option<Duration>,
+}
+
+impl Coordinator {
+    /// The group wants a plan.
+    pub(super) fn lead(&mut self, generation: i32, members: Vec<JoinedMember>) {
+        self.leading = Leading { planning: Some((generation, members)), ..Leading::default() };
+        let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
+        self.jobs.spawn(async move {
+            let ends = match tokio::time::timeout(ENDS_WAIT, end_offsets(&shared)).await {
+                Ok(Ok(ends)) => Some(ends),
+                Ok(Err(error)) => {
+                    tracing::warn!(
+                        generation, %error,
+                        "where changelogs end is not known; tasks stay where their state seems to be"
+                    );
+                    None
+                }
+                Err(_) => {
+                    tracing::warn!(
+                        generation, waited_ms = ENDS_WAIT.as_millis(),
+                        "nobody says where changelogs end; tasks stay where their state seems to be"
+                    );
+                    None
+                }
+            };
+            send(&events, Event::Ends { generation, ends });
+        });
+    }
+
+    pub(super) fn ends_found(&mut self, generation: i32, ends: &Ends) {
+        // Another round may have begun meanwhile.
+        match self.leading.planning.take() {
+            Some((waiting, members)) if waiting == generation => {
+                self.make_plan(generation, members, ends);
+            }
+            other => self.leading.planning = other,
+        }
+    }
+
+    fn make_plan(&mut self, generation: i32, members: Vec<JoinedMember>, ends: &Ends) {
+        let mut facts: BTreeMap<MemberId, MemberFacts> = BTreeMap::new();
+        let mut assignments = Vec::with_capacity(members.len());
+        for member in members {
+            match MemberFacts::decode(&member.facts) {
+                Ok(member_facts) => {
+                    facts.insert(member.member_id, member_facts);
+                }
+                Err(error) => {
+                    tracing::error!(member = %member.member_id, %error, "it gets no tasks");
+                    let assignment = MemberPlan::default().encode();
+                    let member_id = member.member_id;
+                    let partitions = Vec::new();
+                    assignments.push(MemberAssignment { member_id, assignment, partitions });
+                }
+            }
+        }
+        let settings = settings(&self.shared.config);
+        let group = GroupFacts {
+            generation,
+            settings: &settings,
+            tasks: &self.shared.tasks,
+            changelogs: &self.shared.changelogs,
+            ends: ends.as_ref(),
+            members: &facts,
+        };
+        let fallback = self.shared.fallback_assignor.as_ref();
+        let fallback = fallback.map(|fallback| fallback as &dyn TaskAssignor);
+        match plan(group, &self.shared.assignor, fallback) {
+            Ok(planned) => {
+                log(generation, self.shared.assignor.name(), &planned);
+                self.leading.planned = Some((generation, planned.followup));
+                let told = planned.told.into_iter();
+                assignments.extend(told.map(|(member_id, plan)| {
+                    let active = plan.active.iter();
+                    let partitions = active.flat_map(|task| self.shared.inputs(*task)).collect();
+                    MemberAssignment { member_id, assignment: plan.encode(), partitions }
+                }));
+                send(&self.group, GroupCommand::Plan(assignments));
+            }
+            Err(error) => self.uncaught(None, InstanceError::Assign(error)),
+        }
+    }
+
+    /// The plan of this generation holds: what is to follow it begins to count.
+    pub(super) fn plan_holds(&mut self, generation: i32) {
+        let now = self.shared.clock.monotonic();
+        let planned = self.leading.planned.take().filter(|(of, _)| *of == generation);
+        match planned.map(|(_, followup)| followup) {
+            None | Some(FollowUp::None) => {}
+            Some(FollowUp::Immediately) => self.leading.probe_at = Some(now),
+            // Members say themselves what has caught up, whatever the assignor expects.
+            Some(_) => {
+                let interval = self.shared.config.probing_rebalance_interval_ms;
+                let at = now.saturating_add(Duration::from_millis(interval));
+                self.leading.probe_at = Some(at);
+            }
+        }
+    }
+
+    /// Looks at the group again when nothing has been heard for too long (feature row A6).
+    pub(super) fn probe(&mut self, now: Duration) {
+        if self.leading.probe_at.is_some_and(|at| at <= now) {
+            self.leading.probe_at = None;
+            tracing::info!("the group is joined again to look how warm-ups get on");
+            self.ask_for_a_round();
+        }
+    }
+}
+
+/// Who is told what, why anything changes, and what is waited for.
+fn log(generation: i32, assignor: &str, planned: &Planned) {
+    if let Some(error) = &planned.rejected {
+        let error = error as &dyn std::error::Error;
+        tracing::error!(generation, assignor, error, "the fallback assignor steps in");
+    }
+    for moved in &planned.moves {
+        let id = |instance: &Option<InstanceId>| instance.as_ref().map(ToString::to_string);
+        tracing::info!(
+            generation, assignor, task = %moved.task, kind = moved.kind.as_str(),
+            from = id(&moved.from), to = id(&moved.to), reason = moved.reason.as_str(), "move"
+        );
+    }
+    for (member, plan) in &planned.told {
+        tracing::info!(
+            generation, assignor, %member, active = ?texts(&plan.active),
+            standby = ?texts(&plan.standby), warmup = ?texts(&plan.warmup),
+            withheld = ?texts(&plan.withheld), "plan"
+        );
+    }
+    for waiting in &planned.waiting {
+        tracing::info!(
+            generation, task = %waiting.task, instance = %waiting.instance,
+            behind = waiting.lag.to_restore(), "is waited for"
+        );
+    }
+}
+
+fn texts(tasks: &BTreeSet<TaskId>) -> Vec<String> {
+    tasks.iter().map(ToString::to_string).collect()
+}

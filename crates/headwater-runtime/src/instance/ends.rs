@@ -1,0 +1,49 @@
+//! Where the changelogs of all tasks end.
+
+use std::collections::BTreeMap;
+
+use headwater_broker::{BrokerError, OffsetQuery, OffsetSpec, TopicPartition};
+use headwater_topology::TaskId;
+
+use super::shared::Shared;
+
+/// The ends of the changelogs of each task, summed up. A source topic that doubles as a changelog
+/// ends where the group has committed it: nobody restores further.
+pub(super) async fn end_offsets(shared: &Shared) -> Result<BTreeMap<TaskId, u64>, BrokerError> {
+    let (mut logs, mut sources) = (Vec::new(), Vec::new());
+    for (&task, changelogs) in &shared.changelogs {
+        for topic in changelogs {
+            let partition = TopicPartition::new(topic.clone(), task.partition.cast_signed());
+            let inputs = shared.tasks.tasks.get(&task).into_iter().flatten();
+            let is_source = inputs.clone().any(|(input, _)| input == topic.as_str());
+            if is_source { sources.push((task, partition)) } else { logs.push((task, partition)) }
+        }
+    }
+    let mut ends: BTreeMap<TaskId, u64> = shared.changelogs.keys().map(|&task| (task, 0)).collect();
+    let mut add = |task: TaskId, offset: i64| {
+        let sum = ends.entry(task).or_default();
+        *sum = sum.saturating_add(u64::try_from(offset).unwrap_or(0));
+    };
+    if !logs.is_empty() {
+        let queries: Vec<OffsetQuery> = logs
+            .iter()
+            .map(|(_, topic_partition)| OffsetQuery {
+                topic_partition: topic_partition.clone(),
+                spec: OffsetSpec::Latest,
+            })
+            .collect();
+        let found = shared.broker.list_offsets(&queries, shared.config.isolation()).await?;
+        for ((task, _), end) in logs.into_iter().zip(found) {
+            add(task, end.map_or(0, |end| end.offset));
+        }
+    }
+    if !sources.is_empty() {
+        let partitions: Vec<TopicPartition> =
+            sources.iter().map(|(_, partition)| partition.clone()).collect();
+        let found = shared.broker.committed_offsets(&shared.group, &partitions, false).await?;
+        for ((task, _), committed) in sources.into_iter().zip(found) {
+            add(task, committed.map_or(0, |committed| committed.offset));
+        }
+    }
+    Ok(ends)
+}

@@ -1,0 +1,486 @@
+//! Standbys, warm-ups, and what becomes of tasks when instances come and go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use headwater_assignor::{
+    ApplicationState, AssignError, Assignment, Lag, MinimumMovement, TaskAssignor,
+};
+use headwater_broker::{BrokerError, TopicPartition};
+use headwater_embedded::{CallKind, Fault, FaultPlan};
+use headwater_runtime::{
+    Instance, InstanceState, StandbyUpdateListener, StreamsConfig, SuspendReason, TaskRole,
+    TaskState,
+};
+use headwater_topology::TaskId;
+
+use super::harness::{CHANGELOG, WordCount, World, close};
+use super::restores::records_read;
+
+/// A plan that was made.
+#[derive(Clone, Debug)]
+struct Made {
+    at: tokio::time::Instant,
+    waiting: Vec<(String, Lag)>,
+    /// Active copies that take over from another instance, with their lag there.
+    handed_over: Vec<(String, Lag)>,
+}
+
+/// Decides as the default does, and keeps what it decided.
+#[derive(Clone, Default)]
+struct Recording(Arc<Mutex<Vec<Made>>>);
+
+impl Recording {
+    fn made(&self) -> Vec<Made> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl TaskAssignor for Recording {
+    fn name(&self) -> &'static str {
+        "recording"
+    }
+
+    fn assign(&self, state: &ApplicationState) -> Result<Assignment, AssignError> {
+        let plan = MinimumMovement::default().assign(state)?;
+        let waiting = plan.waiting_for.iter().map(|it| (it.task.to_string(), it.lag)).collect();
+        let mut handed_over = Vec::new();
+        for (id, holds) in &plan.instances {
+            let info = &state.instances[id];
+            for task in holds.active.keys().filter(|task| state.tasks[task].stateful) {
+                let owned =
+                    |other: &headwater_assignor::InstanceInfo| other.previous_active.contains(task);
+                if !owned(info) && state.instances.values().any(owned) {
+                    let end = state.tasks[task].end_offset.unwrap_or(u64::MAX);
+                    let lag = info.lags.get(task).copied();
+                    handed_over.push((task.to_string(), lag.unwrap_or(Lag::Behind(end))));
+                }
+            }
+        }
+        let at = tokio::time::Instant::now();
+        self.0.lock().unwrap().push(Made { at, waiting, handed_over });
+        Ok(plan)
+    }
+}
+
+/// Hears what becomes of standbys.
+#[derive(Debug, Default)]
+struct Standbys(Mutex<Vec<String>>);
+
+impl StandbyUpdateListener for Standbys {
+    fn on_update_start(&self, changelog: &TopicPartition, _: &str, starting_offset: i64) {
+        let line = format!("{} from {starting_offset}", changelog.partition);
+        self.0.lock().unwrap().push(line);
+    }
+    fn on_update_suspended(
+        &self,
+        changelog: &TopicPartition,
+        _: &str,
+        (next_offset, _): (i64, i64),
+        reason: SuspendReason,
+    ) {
+        let line = format!("{} {} at {next_offset}", changelog.partition, reason.as_str());
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+/// Instances of one application, by name.
+struct Group {
+    world: World,
+    partitions: i32,
+    config: StreamsConfig,
+    recording: Recording,
+    standbys: Arc<Standbys>,
+    directories: BTreeMap<&'static str, tempfile::TempDir>,
+    instances: BTreeMap<&'static str, Instance>,
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, instance) in &self.instances {
+            writeln!(f, "{name} {}: {:?}", instance.state(), instance.tasks())?;
+        }
+        Ok(())
+    }
+}
+
+impl Group {
+    /// An application with so many tasks with state, and as many without.
+    async fn new(partitions: i32, set: impl FnOnce(StreamsConfig) -> StreamsConfig) -> Self {
+        let world = World::without_topics();
+        world.create("lines", partitions, &[]).await;
+        world.create("counts", partitions, &[]).await;
+        let config = set(world.config());
+        Self {
+            world,
+            partitions,
+            config,
+            recording: Recording::default(),
+            standbys: Arc::default(),
+            directories: BTreeMap::new(),
+            instances: BTreeMap::new(),
+        }
+    }
+
+    async fn start(&mut self, name: &'static str) {
+        let new = || tempfile::tempdir().unwrap();
+        let directory = self.directories.entry(name).or_insert_with(new);
+        let config = self.config.clone().state_dir(directory.path()).client_id(name);
+        loop {
+            let builder = self
+                .world
+                .builder(WordCount::default())
+                .config(config.clone())
+                .task_assignor(self.recording.clone())
+                .standby_update_listener(Arc::clone(&self.standbys) as _);
+            match builder.start().await {
+                Ok(instance) => {
+                    self.instances.insert(name, instance);
+                    return;
+                }
+                // What has crashed lets go of its directory a moment later.
+                Err(headwater_runtime::StartError::StateDir(_)) => tokio::task::yield_now().await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn crash(&mut self, name: &str) {
+        drop(self.instances.remove(name));
+    }
+
+    async fn close(&mut self, name: &str) {
+        close(self.instances.remove(name).expect("it is there")).await;
+    }
+
+    async fn close_all(mut self) {
+        for (_, instance) in std::mem::take(&mut self.instances) {
+            close(instance).await;
+        }
+    }
+
+    /// The tasks with state that have this role, by instance.
+    fn stateful(&self, role: TaskRole) -> BTreeMap<&'static str, BTreeSet<TaskId>> {
+        let tasks = |instance: &Instance| {
+            let tasks = instance.tasks_with_role(role).into_iter();
+            tasks.filter(|task| task.subtopology.0 == 1).collect()
+        };
+        self.instances.iter().map(|(name, instance)| (*name, tasks(instance))).collect()
+    }
+
+    fn counts_of(&self, role: TaskRole) -> Vec<usize> {
+        self.stateful(role).values().map(BTreeSet::len).collect()
+    }
+
+    /// A copy that follows is never beside the one that runs, and nothing runs twice.
+    fn check(&self) {
+        let mut runs = BTreeMap::new();
+        for (name, instance) in &self.instances {
+            for (task, status) in instance.tasks() {
+                if status.role == TaskRole::Active && status.state == TaskState::Running {
+                    assert_eq!(runs.insert(task, *name), None, "{task} runs twice: {self:?}");
+                }
+            }
+        }
+    }
+
+    /// Waits, not for ever, until every instance runs and it is so; the invariants hold meanwhile.
+    async fn until(&self, what: &str, is_it: impl Fn(&Self) -> bool) {
+        for _ in 0..60_000 {
+            self.check();
+            let all_run = self.instances.values().all(|it| it.state() == InstanceState::Running);
+            if all_run && is_it(self) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("never: {what}\n{self:?}\n{:?}", self.recording.made());
+    }
+
+    /// Waits until so many tasks with state run, and are followed, on each instance, and what is
+    /// followed has caught up.
+    async fn settles(&self, active: &[usize], standby: &[usize]) {
+        self.until(&format!("{active:?} active, {standby:?} standby"), |group| {
+            group.counts_of(TaskRole::Active) == active
+                && group.counts_of(TaskRole::Standby) == standby
+                && group.counts_of(TaskRole::WarmUp).iter().all(|warmups| *warmups == 0)
+                && group.lag() == Some(0)
+        })
+        .await;
+    }
+
+    /// The lag of everything that is followed.
+    fn lag(&self) -> Option<u64> {
+        let lags = self.instances.values().flat_map(Instance::store_lags);
+        lags.flat_map(|(_, lags)| lags).map(|lag| lag.offsets()).sum()
+    }
+
+    /// Writes so many words, each to be found in every partition of the counters.
+    async fn write_words(&self, from: usize, to: usize) {
+        for start in (from..to).step_by(500) {
+            let words: Vec<String> =
+                (start..to.min(start + 500)).map(|number| format!("w{number}")).collect();
+            self.world.write(&words.join(" ")).await;
+        }
+    }
+
+    async fn all_counted(&self, words: usize) {
+        let counts = self.world.wait_until(|counts| counts.len() == words).await;
+        assert_eq!(counts.len(), words);
+        // What is counted gets committed, and the standbys see it.
+        tokio::time::sleep(seconds(1)).await;
+        self.until("standbys at the end", |group| group.lag() == Some(0)).await;
+    }
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_takes_over_with_the_tail_only() {
+    let mut group = Group::new(2, |config| config.num_standby_replicas(1)).await;
+    group.start("a").await;
+    group.start("b").await;
+    group.settles(&[1, 1], &[1, 1]).await;
+    let (active, standby) = (group.stateful(TaskRole::Active), group.stateful(TaskRole::Standby));
+    assert_eq!((&active["a"], &active["b"]), (&standby["b"], &standby["a"]));
+    group.write_words(0, 500).await;
+    group.all_counted(500).await;
+    group.world.restores.take();
+
+    group.crash("a");
+    group.settles(&[2], &[0]).await;
+    let heard = group.world.restores.take();
+    assert_eq!(records_read(&heard), 0, "nothing but the tail is read: {heard:?}");
+    group.write_words(0, 500).await;
+    let counts = group.world.wait_until(|counts| counts.values().all(|it| *it == 2)).await;
+    assert!(counts.values().all(|count| *count == 2), "{counts:?}");
+    group.close_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_standby_has_not_read_yet_is_restored_when_it_takes_over() {
+    let mut group = Group::new(2, |config| config.num_standby_replicas(1)).await;
+    group.start("a").await;
+    group.start("b").await;
+    group.settles(&[1, 1], &[1, 1]).await;
+    // From now on the follow loops hear nothing.
+    let gone = || Fault::Fail(BrokerError::TimedOut { call: "fetch", limit: seconds(1) });
+    let plan = (0..2).fold(FaultPlan::new(), |plan, partition| {
+        plan.fault(CallKind::Fetch, format!("{CHANGELOG}-{partition}"), 0..10_000, gone())
+    });
+    group.world.broker.set_faults(Some(plan));
+    tokio::time::sleep(seconds(1)).await;
+    group.write_words(0, 100).await;
+    let counts = group.world.wait_until(|counts| counts.len() == 100).await;
+    assert_eq!(counts.len(), 100);
+    tokio::time::sleep(seconds(1)).await;
+    group.crash("a");
+    while group.counts_of(TaskRole::Active) != [2] {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    group.world.broker.set_faults(None);
+    group.settles(&[2], &[0]).await;
+    let heard = group.world.restores.take();
+    assert!(records_read(&heard) > 0, "{heard:?}");
+    group.write_words(0, 100).await;
+    let counts = group.world.wait_until(|counts| counts.values().all(|it| *it == 2)).await;
+    assert!(counts.values().all(|count| *count == 2), "{counts:?}");
+    group.close_all().await;
+}
+
+/// Three instances with twelve tasks that have a standby each; a fourth one joins.
+#[tokio::test(start_paused = true)]
+async fn tasks_move_to_a_new_instance_when_they_are_warm() {
+    let mut group = Group::new(12, |config| {
+        config.num_standby_replicas(1).max_warmup_replicas(3).acceptable_recovery_lag(10)
+    })
+    .await;
+    for name in ["a", "b", "c"] {
+        group.start(name).await;
+    }
+    group.settles(&[4, 4, 4], &[4, 4, 4]).await;
+    group.write_words(0, 6000).await;
+    group.all_counted(6000).await;
+    group.world.restores.take();
+    let before = group.recording.made().len();
+
+    group.start("d").await;
+    group.settles(&[3, 3, 3, 3], &[3, 3, 3, 3]).await;
+    let settled = tokio::time::Instant::now();
+    let made = group.recording.made().split_off(before);
+    let warm = made.iter().position(|plan| plan.waiting.is_empty()).expect("it ends");
+    assert!(made.len() - warm <= 2, "rounds after it is warm: {made:#?}");
+    let handed_over: Vec<_> = made.iter().flat_map(|plan| &plan.handed_over).collect();
+    assert!(handed_over.iter().all(|(_, lag)| lag.is_caught_up(10)), "{handed_over:?}");
+    assert!(made.iter().all(|plan| plan.waiting.len() <= 3));
+    let heard = group.world.restores.take();
+    assert!(records_read(&heard) <= 30, "only tails are restored: {heard:?}");
+
+    tokio::time::sleep(seconds(60)).await;
+    let after = group.recording.made();
+    let late = after.iter().filter(|plan| plan.at > settled);
+    assert_eq!(late.count(), 0, "no round without a reason");
+    group.write_words(0, 6000).await;
+    let counts = group.world.wait_until(|counts| counts.values().all(|it| *it == 2)).await;
+    assert!(counts.values().all(|count| *count == 2));
+
+    // It leaves, comes back, and is lost.
+    group.close("d").await;
+    group.settles(&[4, 4, 4], &[4, 4, 4]).await;
+    group.start("d").await;
+    group.settles(&[3, 3, 3, 3], &[3, 3, 3, 3]).await;
+    group.world.restores.take();
+    group.crash("d");
+    group.settles(&[4, 4, 4], &[4, 4, 4]).await;
+    group.write_words(0, 6000).await;
+    let counts = group.world.wait_until(|counts| counts.values().all(|it| *it == 3)).await;
+    assert!(counts.values().all(|count| *count == 3));
+    group.close_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_moves_keeps_its_stores_open() {
+    let mut group =
+        Group::new(2, |config| config.num_standby_replicas(1).acceptable_recovery_lag(0)).await;
+    group.start("a").await;
+    group.until("a runs", |group| group.counts_of(TaskRole::Active) == [2]).await;
+    group.write_words(0, 400).await;
+    group.all_counted(400).await;
+    group.start("b").await;
+    group.settles(&[1, 1], &[1, 1]).await;
+    let mut heard = std::mem::take(&mut *group.standbys.0.lock().unwrap());
+    heard.retain(|line| line.contains("MIGRATED"));
+    assert_eq!(heard, [] as [String; 0], "promoted and followed, but never closed");
+    group.close_all().await;
+}
+
+/// The leader does not wait for ever to learn where changelogs end; without that tasks stay where
+/// they are.
+async fn the_leader_plans_without_ends(fault: Fault) {
+    let mut group = Group::new(2, |config| config.acceptable_recovery_lag(0)).await;
+    group.start("a").await;
+    group.until("a runs", |group| group.counts_of(TaskRole::Active) == [2]).await;
+    group.write_words(0, 100).await;
+    group.all_counted(100).await;
+    let plan = FaultPlan::new().fault(CallKind::ListOffsets, format!("{CHANGELOG}-0"), 0..1, fault);
+    group.world.broker.set_faults(Some(plan));
+    let began = tokio::time::Instant::now();
+    group.start("b").await;
+    let planned = || group.recording.made().iter().filter(|plan| plan.at >= began).count();
+    for _ in 0..100 {
+        if planned() > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(began.elapsed() < seconds(4), "{:?}", began.elapsed());
+    group.settles(&[1, 1], &[0, 0]).await;
+    group.write_words(0, 100).await;
+    let counts = group.world.wait_until(|counts| counts.values().all(|it| *it == 2)).await;
+    assert!(counts.values().all(|count| *count == 2));
+    group.close_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_gets_no_answer_plans_all_the_same() {
+    the_leader_plans_without_ends(Fault::Delay(seconds(3600))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_refused_plans_all_the_same() {
+    let error = BrokerError::TimedOut { call: "list-offsets", limit: seconds(1) };
+    the_leader_plans_without_ends(Fault::Fail(error)).await;
+}
+
+/// A warm-up that gets nowhere is given up, and nobody asks for rounds for ever.
+#[tokio::test(start_paused = true)]
+async fn a_warm_up_that_gets_nowhere_is_given_up() {
+    let mut group = Group::new(2, |config| config.acceptable_recovery_lag(0)).await;
+    group.start("a").await;
+    group.until("a runs", |group| group.counts_of(TaskRole::Active) == [2]).await;
+    group.write_words(0, 100).await;
+    group.all_counted(100).await;
+    let gone = || Fault::Fail(BrokerError::TimedOut { call: "fetch", limit: seconds(1) });
+    let plan = (0..2).fold(FaultPlan::new(), |plan, partition| {
+        plan.fault(CallKind::Fetch, format!("{CHANGELOG}-{partition}"), 0..1_000_000, gone())
+    });
+    group.world.broker.set_faults(Some(plan));
+    group.start("b").await;
+    tokio::time::sleep(seconds(600)).await;
+    let made = group.recording.made();
+    assert!(made.iter().any(|plan| !plan.waiting.is_empty()), "it was waited for");
+    assert!(made.last().unwrap().waiting.is_empty(), "it is given up: {made:#?}");
+    let rounds = made.len();
+    tokio::time::sleep(seconds(1800)).await;
+    assert_eq!(group.recording.made().len(), rounds, "no endless probing");
+    assert_eq!(group.counts_of(TaskRole::Active), [2, 0]);
+    group.close_all().await;
+}
+
+/// Fifty instances share a thousand tasks; one more joins, one leaves, one crashes.
+#[tokio::test(start_paused = true)]
+async fn fifty_instances_share_a_thousand_tasks() {
+    const NAMES: [&str; 50] = [
+        "i00", "i01", "i02", "i03", "i04", "i05", "i06", "i07", "i08", "i09", "i10", "i11", "i12",
+        "i13", "i14", "i15", "i16", "i17", "i18", "i19", "i20", "i21", "i22", "i23", "i24", "i25",
+        "i26", "i27", "i28", "i29", "i30", "i31", "i32", "i33", "i34", "i35", "i36", "i37", "i38",
+        "i39", "i40", "i41", "i42", "i43", "i44", "i45", "i46", "i47", "i48", "i49",
+    ];
+    let mut group = Group::new(500, |config| config).await;
+    for name in NAMES {
+        group.start(name).await;
+    }
+    group
+        .until("ten each", |group| group.counts_of(TaskRole::Active).iter().all(|n| *n == 10))
+        .await;
+    let before = group.stateful(TaskRole::Active);
+    let rounds = group.recording.made().len();
+    group.start("j").await;
+    let even = |group: &Group| {
+        let counts = group.counts_of(TaskRole::Active);
+        counts.iter().sum::<usize>() == 500 && counts.iter().all(|n| (9..=11).contains(n))
+    };
+    group.until("even with one more", even).await;
+    let after = group.stateful(TaskRole::Active);
+    let moved: usize =
+        before.iter().map(|(name, tasks)| tasks.difference(&after[name]).count()).sum();
+    assert!(moved <= 10, "an added instance takes its share: {moved}");
+    assert!(group.recording.made().len() - rounds <= 4);
+    group.close("i07").await;
+    group.until("even with one less", even).await;
+    group.crash("i08");
+    group.until("even after a crash", even).await;
+    assert_eq!(group.partitions, 500);
+    group.close_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn queries_of_the_present_state_pass_over_standbys() {
+    use headwater_runtime::{QueryError, QueryableStoreTypes, StoreQueryParameters};
+    use headwater_store::serde::{Long, Utf8};
+    let mut group = Group::new(1, |config| config.num_standby_replicas(1)).await;
+    group.start("a").await;
+    group.start("b").await;
+    group
+        .until("one active, one standby", |group| {
+            group.counts_of(TaskRole::Active).iter().sum::<usize>() == 1
+                && group.counts_of(TaskRole::Standby).iter().sum::<usize>() == 1
+        })
+        .await;
+    group.write_words(0, 3).await;
+    group.all_counted(3).await;
+    let counts = || QueryableStoreTypes::key_value::<String, i64, _, _>(Utf8, Long);
+    for (name, instance) in &group.instances {
+        let present = instance.store(StoreQueryParameters::new("counts", counts()));
+        let stale = StoreQueryParameters::new("counts", counts()).enable_stale_stores();
+        let stale = instance.store(stale).unwrap();
+        assert_eq!(stale.all().unwrap().count(), 3, "{name}");
+        let follows = !group.stateful(TaskRole::Standby)[name].is_empty();
+        assert_eq!(matches!(present, Err(QueryError::NotHere { .. })), follows, "{name}");
+    }
+    group.close_all().await;
+}

@@ -76,9 +76,10 @@ pub use headwater_runtime::{
     FailureKind, Handlers, Headers, Instance, InstanceBuilder, InstanceError, InstanceState,
     NullRecords, ProcessingGuarantee, PunctuationToken, PunctuationType, QueryError,
     QueryableStoreTypes, Reaction, ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore,
-    ReadOnlyVersionedKeyValueStore, RestoreListener, StartError, StoreQueryParameters,
-    StreamsConfig, TaskError, TaskStatus, UncaughtReaction, UserError, dead_letter,
-    log_and_continue, log_and_fail,
+    ReadOnlyVersionedKeyValueStore, RestoreListener, StandbyUpdateListener, StartError, StoreLag,
+    StoreQueryParameters, StreamsConfig, SuspendReason, TagKeys, TaskError, TaskRole, TaskState,
+    TaskStatus, ThreadMetadata, UncaughtReaction, UserError, dead_letter, log_and_continue,
+    log_and_fail,
 };
 pub use headwater_store::{ValueAndTimestamp, VersionedPut, VersionedRecord};
 pub use instance::Headwater;

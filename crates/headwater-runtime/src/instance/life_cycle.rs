@@ -335,5 +335,4 @@ fn failure_pause(failures: u32) -> Duration {
 }
 
 #[cfg(test)]
-#[expect(clippy::needless_raw_string_hashes, reason = "expect-test writes its texts so")]
 mod tests;

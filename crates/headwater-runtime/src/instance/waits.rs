@@ -139,7 +139,7 @@ fn longer(time: Duration, tries: u32, longest: Duration) -> Duration {
 mod tests {
     use super::*;
 
-    const LONGEST: Duration = Duration::from_secs(600);
+    const LONGEST: Duration = Duration::from_mins(10);
 
     fn task(partition: u32) -> TaskId {
         TaskId::new(0, partition)

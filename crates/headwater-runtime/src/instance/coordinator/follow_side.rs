@@ -123,17 +123,11 @@ impl Coordinator {
                     }
                     Err(source) => {
                         self.drive(task, TaskEvent::ReadingFailed { rebuild: false });
-                        self.standby_failed(task, &InstanceError::Restore { task, source });
+                        standby_failed(task, &InstanceError::Restore { task, source });
                     }
                 }
             }
         }
-    }
-
-    /// A standby that fails is tried again, for as long as the plan wants it: it harms nobody.
-    pub(super) fn standby_failed(&self, task: TaskId, error: &InstanceError) {
-        let error = error as &dyn std::error::Error;
-        tracing::error!(%task, error, "a standby or warm-up has failed; it begins anew");
     }
 
     /// Joins the group again if a copy that it waits for is ready, or does not get on.
@@ -189,15 +183,15 @@ impl Coordinator {
         }
         self.next_limits = now.saturating_add(LIMITS_INTERVAL);
         let following = self.tasks.iter().filter(|(_, it)| it.life.stage() == Stage::Following);
-        let limited: Vec<(TaskId, TopicPartition)> = following
-            .flat_map(|(&task, _)| {
-                let program = self.shared.program(task);
-                let sources = program.stores.iter().filter(|store| store.source_is_changelog);
-                let topics: Vec<_> = sources.filter_map(|store| store.changelog.clone()).collect();
-                let partition = task.partition.cast_signed();
-                topics.into_iter().map(move |it| (task, TopicPartition::new(it, partition)))
-            })
-            .collect();
+        let mut limited: Vec<(TaskId, TopicPartition)> = Vec::new();
+        for &task in following.map(|(task, _)| task) {
+            let program = self.shared.program(task);
+            let sources = program.stores.iter().filter(|store| store.source_is_changelog);
+            limited.extend(sources.filter_map(|store| {
+                let topic = store.changelog.clone()?;
+                Some((task, TopicPartition::new(topic, task.partition.cast_signed())))
+            }));
+        }
         if limited.is_empty() {
             return;
         }
@@ -225,6 +219,12 @@ impl Coordinator {
             send(&self.follower, FollowCommand::Limit { id, topic_partition, offset });
         }
     }
+}
+
+/// A standby that fails is tried again, for as long as the plan wants it: it harms nobody.
+pub(super) fn standby_failed(task: TaskId, error: &InstanceError) {
+    let error = error as &dyn std::error::Error;
+    tracing::error!(%task, error, "a standby or warm-up has failed; it begins anew");
 }
 
 /// The sum of the offsets that an open task holds, as far as it can be told.

@@ -11,6 +11,7 @@ use headwater_changelog::{
 use headwater_store::{StoreError, TaskStorage};
 use headwater_topology::TaskId;
 
+use super::follow_side::standby_failed;
 use super::{Coordinator, Ending, Event, Renewal, Startable, Stores, TaskEntry};
 use crate::instance::committer::{CommitterCommand, FollowedChangelog, leader_epochs};
 use crate::instance::error::InstanceError;
@@ -155,7 +156,7 @@ impl Coordinator {
                 let instance_goes_on = self.goes_on();
                 self.drive(task, TaskEvent::OpenFailed { instance_goes_on });
                 if wanted == Some(Role::Standby) {
-                    self.standby_failed(task, &error);
+                    standby_failed(task, &error);
                 } else {
                     self.uncaught(Some(thread), error);
                 }

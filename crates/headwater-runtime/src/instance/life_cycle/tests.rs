@@ -1,6 +1,6 @@
 use std::fmt::Write;
 
-use expect_test::expect;
+use expect_test::expect_file;
 use proptest::prelude::*;
 
 use super::*;
@@ -97,149 +97,14 @@ fn table(wanted: Option<Role>) -> String {
 
 #[test]
 fn what_follows_from_what() {
-    expect![[r#"
-        Waiting
-          Assigned(Standby): Waiting 0 ms, a standby
-          Revoked: gone
-          Lost: gone
-          TimePassed { may_open: true }: Opening; Open { rebuild: false }
-          TimePassed { may_open: false }: Waiting 50 ms
-        Opening
-          Assigned(Standby): Opening, a standby
-          Revoked: Opening, unwanted
-          Lost: Opening, unwanted
-          Opened { has_changelogs: true }: Restoring; Restore
-          OpenFailed { instance_goes_on: true }: Waiting 200 ms
-          Opened { has_changelogs: false }: Ready
-          OpenFailed { instance_goes_on: false }: gone
-        Preparing
-          Assigned(Standby): Preparing, a standby
-          Revoked: Preparing, unwanted
-          Lost: Preparing, unwanted
-          Opened { has_changelogs: true }: Restoring; Restore
-          OpenFailed { instance_goes_on: true }: Waiting 200 ms
-          Opened { has_changelogs: false }: Ready
-          OpenFailed { instance_goes_on: false }: gone
-        Restoring
-          Assigned(Standby): Restoring, a standby; StopRestoring
-          Revoked: Restoring, unwanted; StopRestoring
-          Lost: Restoring, unwanted; StopRestoring
-          Restored: Ready
-          ReadingStopped: Preparing; Prepare(Active)
-          ReadingFailed { rebuild: true }: Closing, to rebuild; CloseStores { complete: false }
-          ReadingFailed { rebuild: false }: Closing; CloseStores { complete: false }
-        Following
-          Assigned(Active): Following; StopFollowing { promoted: true }
-          Assigned(Standby): Following, a standby
-          Revoked: Following, unwanted; StopFollowing { promoted: false }
-          Lost: Following, unwanted; StopFollowing { promoted: false }
-          ReadingStopped: Preparing; Prepare(Active)
-          ReadingFailed { rebuild: true }: Closing, to rebuild; CloseStores { complete: false }
-          ReadingFailed { rebuild: false }: Closing; CloseStores { complete: false }
-        Ready
-          Assigned(Standby): Following, a standby; Follow
-          Revoked: Closing, unwanted; CloseStores { complete: false }
-          Lost: Closing, unwanted; CloseStores { complete: false }
-          ThreadReady: Running; Run
-        Running
-          Assigned(Standby): Leaving, a standby; TakeOffThread { commit: true }
-          Revoked: Leaving, unwanted; TakeOffThread { commit: true }
-          Lost: Leaving, unwanted; TakeOffThread { commit: false }
-          Interrupted { commit: true }: Leaving; TakeOffThread { commit: true }
-          LeftThread { clean: true }: Closing; CloseStores { complete: true }
-          ThreadDied { instance_goes_on: true }: Waiting 200 ms
-          Interrupted { commit: false }: Leaving; TakeOffThread { commit: false }
-          LeftThread { clean: false }: Closing; CloseStores { complete: false }
-          ThreadDied { instance_goes_on: false }: gone
-        Leaving
-          Assigned(Standby): Leaving, a standby; TakeOffThread { commit: true }
-          Revoked: Leaving, unwanted; TakeOffThread { commit: true }
-          Lost: Leaving, unwanted; TakeOffThread { commit: false }
-          Interrupted { commit: true }: Leaving; TakeOffThread { commit: true }
-          LeftThread { clean: true }: Closing; CloseStores { complete: true }
-          ThreadDied { instance_goes_on: true }: Waiting 200 ms
-          Interrupted { commit: false }: Leaving; TakeOffThread { commit: false }
-          LeftThread { clean: false }: Closing; CloseStores { complete: false }
-          ThreadDied { instance_goes_on: false }: gone
-        Closing
-          Assigned(Standby): Closing, a standby
-          Revoked: Closing, unwanted
-          Lost: Closing, unwanted
-          Closed { instance_goes_on: true }: Waiting 200 ms
-          Closed { instance_goes_on: false }: gone
-    "#]]
-    .assert_eq(&table(Some(Role::Active)));
+    let active = table(Some(Role::Active));
+    expect_file!["active.txt"].assert_eq(&active);
 }
 
 #[test]
 fn what_follows_for_a_standby() {
-    expect![[r#"
-        Waiting
-          Assigned(Active): Waiting 0 ms
-          Revoked: gone
-          TimePassed { directory_free: true }: Opening, a standby; Open { role: Standby, rebuild: false }
-          TimePassed { directory_free: false }: Waiting 50 ms, a standby
-        Opening
-          Assigned(Active): Opening
-          Revoked: Opening, unwanted
-          Opened { has_changelogs: true }: Following, a standby; Follow
-          OpenFailed { instance_goes_on: true }: Waiting 200 ms, a standby
-          Opened { has_changelogs: false }: Following, a standby; Follow
-          OpenFailed { instance_goes_on: false }: gone
-        Preparing
-          Assigned(Active): Preparing
-          Revoked: Preparing, unwanted
-          Opened { has_changelogs: true }: Following, a standby; Follow
-          OpenFailed { instance_goes_on: true }: Waiting 200 ms, a standby
-          Opened { has_changelogs: false }: Following, a standby; Follow
-          OpenFailed { instance_goes_on: false }: gone
-        Restoring
-          Assigned(Active): Restoring
-          Assigned(Standby): Restoring, a standby; StopRestoring
-          Revoked: Restoring, unwanted; StopRestoring
-          Restored: Following, a standby; Follow
-          ReadingStopped: Following, a standby; Follow
-          ReadingFailed { rebuild: true }: Closing, a standby, to rebuild; CloseStores { complete: false }
-          ReadingFailed { rebuild: false }: Closing, a standby; CloseStores { complete: false }
-        Following
-          Assigned(Active): Following; StopFollowing { promoted: true }
-          Revoked: Following, unwanted; StopFollowing { promoted: false }
-          ReadingStopped: Following, a standby; Follow
-          ReadingFailed { rebuild: true }: Closing, a standby, to rebuild; CloseStores { complete: false }
-          ReadingFailed { rebuild: false }: Closing, a standby; CloseStores { complete: false }
-        Ready
-          Assigned(Active): Ready
-          Assigned(Standby): Following, a standby; Follow
-          Revoked: Closing, unwanted; CloseStores { complete: false }
-          ThreadReady: Running, a standby; Run
-        Running
-          Assigned(Active): Running
-          Assigned(Standby): Leaving, a standby; TakeOffThread { commit: true }
-          Revoked: Leaving, unwanted; TakeOffThread { commit: true }
-          Lost: Leaving, a standby; TakeOffThread { commit: false }
-          Interrupted { commit: true }: Leaving, a standby; TakeOffThread { commit: true }
-          LeftThread { clean: true }: Preparing, a standby; Prepare(Standby)
-          ThreadDied { instance_goes_on: true }: Waiting 200 ms, a standby
-          Interrupted { commit: false }: Leaving, a standby; TakeOffThread { commit: false }
-          LeftThread { clean: false }: Closing, a standby; CloseStores { complete: false }
-          ThreadDied { instance_goes_on: false }: gone
-        Leaving
-          Assigned(Active): Leaving
-          Assigned(Standby): Leaving, a standby; TakeOffThread { commit: true }
-          Revoked: Leaving, unwanted; TakeOffThread { commit: true }
-          Lost: Leaving, a standby; TakeOffThread { commit: false }
-          Interrupted { commit: true }: Leaving, a standby; TakeOffThread { commit: true }
-          LeftThread { clean: true }: Preparing, a standby; Prepare(Standby)
-          ThreadDied { instance_goes_on: true }: Waiting 200 ms, a standby
-          Interrupted { commit: false }: Leaving, a standby; TakeOffThread { commit: false }
-          LeftThread { clean: false }: Closing, a standby; CloseStores { complete: false }
-          ThreadDied { instance_goes_on: false }: gone
-        Closing
-          Assigned(Active): Closing
-          Revoked: Closing, unwanted
-          Closed { instance_goes_on: true }: Waiting 200 ms, a standby
-          Closed { instance_goes_on: false }: gone
-    "#]].assert_eq(&table(Some(Role::Standby)));
+    let standby = table(Some(Role::Standby));
+    expect_file!["standby.txt"].assert_eq(&standby);
 }
 
 #[test]
@@ -287,79 +152,8 @@ fn a_change_of_roles_closes_nothing() {
 
 #[test]
 fn what_follows_when_the_plan_has_taken_it_away() {
-    expect![[r#"
-        Waiting
-          Assigned(Active): Waiting 0 ms
-          Assigned(Standby): Waiting 0 ms, a standby
-          Revoked: gone
-          Lost: gone
-          TimePassed { may_open: true }: Opening, unwanted; Open { rebuild: false }
-          TimePassed { may_open: false }: Waiting 50 ms, unwanted
-        Opening
-          Assigned(Active): Opening
-          Assigned(Standby): Opening, a standby
-          Opened { has_changelogs: true }: Closing, unwanted; CloseStores { complete: false }
-          OpenFailed { instance_goes_on: true }: gone
-          Opened { has_changelogs: false }: Closing, unwanted; CloseStores { complete: false }
-          OpenFailed { instance_goes_on: false }: gone
-        Preparing
-          Assigned(Active): Preparing
-          Assigned(Standby): Preparing, a standby
-          Opened { has_changelogs: true }: Closing, unwanted; CloseStores { complete: false }
-          OpenFailed { instance_goes_on: true }: gone
-          Opened { has_changelogs: false }: Closing, unwanted; CloseStores { complete: false }
-          OpenFailed { instance_goes_on: false }: gone
-        Restoring
-          Assigned(Active): Restoring
-          Assigned(Standby): Restoring, a standby; StopRestoring
-          Revoked: Restoring, unwanted; StopRestoring
-          Lost: Restoring, unwanted; StopRestoring
-          Restored: Closing, unwanted; CloseStores { complete: false }
-          ReadingStopped: Closing, unwanted; CloseStores { complete: false }
-          ReadingFailed { rebuild: true }: Closing, unwanted, to rebuild; CloseStores { complete: false }
-          ReadingFailed { rebuild: false }: Closing, unwanted; CloseStores { complete: false }
-        Following
-          Assigned(Active): Following; StopFollowing { promoted: true }
-          Assigned(Standby): Following, a standby
-          Revoked: Following, unwanted; StopFollowing { promoted: false }
-          Lost: Following, unwanted; StopFollowing { promoted: false }
-          ReadingStopped: Closing, unwanted; CloseStores { complete: false }
-          ReadingFailed { rebuild: true }: Closing, unwanted, to rebuild; CloseStores { complete: false }
-          ReadingFailed { rebuild: false }: Closing, unwanted; CloseStores { complete: false }
-        Ready
-          Assigned(Active): Ready
-          Assigned(Standby): Following, a standby; Follow
-          Revoked: Closing, unwanted; CloseStores { complete: false }
-          Lost: Closing, unwanted; CloseStores { complete: false }
-          ThreadReady: Running, unwanted; Run
-        Running
-          Assigned(Active): Running
-          Assigned(Standby): Leaving, a standby; TakeOffThread { commit: true }
-          Revoked: Leaving, unwanted; TakeOffThread { commit: true }
-          Lost: Leaving, unwanted; TakeOffThread { commit: false }
-          Interrupted { commit: true }: Leaving, unwanted; TakeOffThread { commit: true }
-          LeftThread { clean: true }: Closing, unwanted; CloseStores { complete: true }
-          ThreadDied { instance_goes_on: true }: gone
-          Interrupted { commit: false }: Leaving, unwanted; TakeOffThread { commit: false }
-          LeftThread { clean: false }: Closing, unwanted; CloseStores { complete: false }
-          ThreadDied { instance_goes_on: false }: gone
-        Leaving
-          Assigned(Active): Leaving
-          Assigned(Standby): Leaving, a standby; TakeOffThread { commit: true }
-          Revoked: Leaving, unwanted; TakeOffThread { commit: true }
-          Lost: Leaving, unwanted; TakeOffThread { commit: false }
-          Interrupted { commit: true }: Leaving, unwanted; TakeOffThread { commit: true }
-          LeftThread { clean: true }: Closing, unwanted; CloseStores { complete: true }
-          ThreadDied { instance_goes_on: true }: gone
-          Interrupted { commit: false }: Leaving, unwanted; TakeOffThread { commit: false }
-          LeftThread { clean: false }: Closing, unwanted; CloseStores { complete: false }
-          ThreadDied { instance_goes_on: false }: gone
-        Closing
-          Assigned(Active): Closing
-          Assigned(Standby): Closing, a standby
-          Closed { instance_goes_on: true }: gone
-          Closed { instance_goes_on: false }: gone
-    "#]].assert_eq(&table(None));
+    let unwanted = table(None);
+    expect_file!["unwanted.txt"].assert_eq(&unwanted);
 }
 
 #[test]

@@ -127,7 +127,13 @@ impl Group {
     async fn start(&mut self, name: &'static str) {
         let new = || tempfile::tempdir().unwrap();
         let directory = self.directories.entry(name).or_insert_with(new);
-        let config = self.config.clone().state_dir(directory.path()).client_id(name);
+        // The first letter of a name is its zone.
+        let config = self
+            .config
+            .clone()
+            .state_dir(directory.path())
+            .client_id(name)
+            .client_tag("zone", &name[..1]);
         loop {
             let builder = self
                 .world
@@ -328,6 +334,15 @@ async fn tasks_move_to_a_new_instance_when_they_are_warm() {
     let counts = group.world.wait_until(|counts| counts.values().all(|it| *it == 2)).await;
     assert!(counts.values().all(|count| *count == 2));
 
+    for instance in group.instances.values() {
+        let threads = instance.local_threads();
+        assert_eq!(threads.len(), 1);
+        let of_thread: Vec<TaskId> = threads[0].active_tasks.keys().copied().collect();
+        assert_eq!(of_thread, instance.tasks_with_role(TaskRole::Active));
+        let followed: Vec<TaskId> = instance.store_lags().into_keys().collect();
+        assert_eq!(followed, instance.tasks_with_role(TaskRole::Standby));
+    }
+
     // It leaves, comes back, and is lost.
     group.close("d").await;
     group.settles(&[4, 4, 4], &[4, 4, 4]).await;
@@ -355,6 +370,28 @@ async fn a_task_that_moves_keeps_its_stores_open() {
     let mut heard = std::mem::take(&mut *group.standbys.0.lock().unwrap());
     heard.retain(|line| line.contains("MIGRATED"));
     assert_eq!(heard, [] as [String; 0], "promoted and followed, but never closed");
+    group.close_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn standbys_are_apart_in_every_tag() {
+    let mut group =
+        Group::new(4, |config| config.num_standby_replicas(1).rack_aware_assignment_tags("zone"))
+            .await;
+    for name in ["a1", "a2", "b1", "b2"] {
+        group.start(name).await;
+    }
+    group.settles(&[1, 1, 1, 1], &[1, 1, 1, 1]).await;
+    let zone = |role, task: TaskId| {
+        let holders = group.stateful(role).into_iter();
+        let mut holders = holders.filter(|(_, tasks)| tasks.contains(&task));
+        holders.next().map(|(name, _)| name.chars().next().unwrap())
+    };
+    for partition in 0..4 {
+        let task = TaskId::new(1, partition);
+        let zones = (zone(TaskRole::Active, task), zone(TaskRole::Standby, task));
+        assert!(zones.0.is_some() && zones.1.is_some() && zones.0 != zones.1, "{task}: {zones:?}");
+    }
     group.close_all().await;
 }
 

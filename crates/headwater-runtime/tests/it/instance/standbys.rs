@@ -133,7 +133,7 @@ impl Group {
             .clone()
             .state_dir(directory.path())
             .client_id(name)
-            .client_tag("zone", &name[..1]);
+            .client_tag("zone", name.chars().take(1).collect::<String>());
         loop {
             let builder = self
                 .world

@@ -1,5 +1,6 @@
 //! The way of a record through a task: what nodes see and may do.
 
+mod cache_benefit;
 mod cx;
 mod dead_letter;
 mod drops;

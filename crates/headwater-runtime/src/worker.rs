@@ -34,7 +34,8 @@ pub struct WorkerConfig {
     pub max_task_idle: MaxTaskIdle,
     /// Memory of this thread's record caches; 0 switches caching off.
     pub cache_bytes_max: usize,
-    /// Uncommitted writes of this thread's stores before it commits early.
+    /// Uncommitted writes of this thread's stores before it commits early. While a commit is under
+    /// way, the thread waits for it when it has written as much again.
     pub uncommitted_bytes_max: usize,
     /// Bytes handed over and not yet acknowledged before the thread waits.
     pub unacknowledged_bytes_max: usize,
@@ -281,7 +282,9 @@ impl Worker {
 
     /// Gives the next task that has work its turn; false when none has.
     fn run_next_task(&mut self) -> bool {
-        if self.paused || self.is_output_blocked() {
+        let is_commit_waited_for =
+            matches!(self.commit, Commit::Sealed { .. }) && self.is_uncommitted_full();
+        if self.paused || self.is_output_blocked() || is_commit_waited_for {
             return false;
         }
         for _ in 0..self.turns.len() {
@@ -345,7 +348,7 @@ impl Worker {
         let is_due = self.commit_wanted
             || now.saturating_sub(last) >= self.config.commit_interval
             || self.tasks.values().any(|slot| matches!(slot.leaving, Leaving::Clean))
-            || self.uncommitted_bytes() >= self.config.uncommitted_bytes_max;
+            || self.is_uncommitted_full();
         if !is_due {
             return;
         }
@@ -384,8 +387,10 @@ impl Worker {
         }
     }
 
-    fn uncommitted_bytes(&self) -> usize {
-        self.tasks.values().map(|slot| slot.task.core.uncommitted_bytes()).sum()
+    fn is_uncommitted_full(&self) -> bool {
+        let written: usize =
+            self.tasks.values().map(|slot| slot.task.core.uncommitted_bytes()).sum();
+        written >= self.config.uncommitted_bytes_max
     }
 
     fn committed(&mut self, tasks: Vec<CommittedTask>) {

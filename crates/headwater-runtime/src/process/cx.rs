@@ -210,6 +210,7 @@ impl Cx<'_> {
         let before = store.overlay.cache_bytes();
         let mut flush = std::mem::take(&mut cache.flush);
         let taken = store.overlay.take_unforwarded(&mut flush);
+        cache.benefit.note_committed(flush.len());
         self.thread.cache_bytes += store.overlay.cache_bytes();
         self.thread.cache_bytes -= before;
         let result = taken
@@ -272,6 +273,9 @@ impl Cx<'_> {
         });
         self.thread.cache_bytes += store.overlay.cache_bytes();
         self.thread.cache_bytes -= before;
+        if let Some(cache) = &mut store.cache {
+            cache.benefit.note_put();
+        }
         self.evict(slot)
     }
 
@@ -281,14 +285,20 @@ impl Cx<'_> {
         self.append_error(changelog.map(|changelog| changelog.topic), error)
     }
 
-    /// Pushes the oldest entries of a store out of the record cache while the thread has too many.
+    /// Pushes the oldest entries of a store out of the record cache while the thread has too many,
+    /// and all of them while the cache stands aside.
     fn evict(&mut self, slot: StoreSlot) -> Result<(), TaskError> {
-        while self.thread.cache_bytes > self.thread.cache_bytes_max {
+        loop {
             let store = &mut self.task.stores[slot.index()];
             let Some(cache) = &mut store.cache else { return Ok(()) };
             let before = store.overlay.cache_bytes();
+            let is_empty_enough = self.thread.cache_bytes <= self.thread.cache_bytes_max;
+            if is_empty_enough && (before == 0 || !cache.benefit.is_aside()) {
+                return Ok(());
+            }
             let mut flush = std::mem::take(&mut cache.flush);
             let evicted = store.overlay.evict_oldest(&mut flush);
+            cache.benefit.note_evicted(flush.len());
             self.thread.cache_bytes += store.overlay.cache_bytes();
             self.thread.cache_bytes -= before;
             let result = evicted
@@ -296,10 +306,9 @@ impl Cx<'_> {
                 .and_then(|found| self.forward_changes(slot, &flush).map(|()| found));
             self.keep_flush(slot, flush);
             if !result? {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Logs changes and hands them to the store's listener, each with the context of its last

@@ -10,6 +10,7 @@ use headwater_store::{
 };
 use headwater_topology::{StoreKind, StoreSpec};
 
+use crate::process::cache_benefit::CacheBenefit;
 use crate::process::{FlushListener, Headers};
 use crate::worker::{Outputs, Partitioning, TopicIndex};
 
@@ -88,6 +89,13 @@ pub(crate) struct StoreCache {
     pub(crate) listener: Option<Arc<dyn FlushListener>>,
     /// A flush under way; kept for its room.
     pub(crate) flush: CacheFlush<RecordContext>,
+    pub(crate) benefit: CacheBenefit,
+}
+
+impl StoreCache {
+    pub(crate) fn new(listener: Option<Arc<dyn FlushListener>>) -> Self {
+        Self { listener, flush: CacheFlush::default(), benefit: CacheBenefit::new() }
+    }
 }
 
 impl TaskStore {

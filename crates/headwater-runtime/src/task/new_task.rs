@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use headwater_broker::TopicPartition;
 use headwater_store::{
-    CacheFlush, Caching, Layout, OldValues, Overlay, OverlayOptions, SpaceId, StoreError,
-    TaskStorage,
+    Caching, Layout, OldValues, Overlay, OverlayOptions, SpaceId, StoreError, TaskStorage,
 };
 use headwater_topology::TaskId;
 
@@ -137,8 +136,7 @@ fn build_store(
         topic_partition: TopicPartition::new(topic.clone(), task.partition.cast_signed()),
         written: !store.source_is_changelog,
     });
-    built.cache =
-        cached.then(|| StoreCache { listener: store.flush.clone(), flush: CacheFlush::default() });
+    built.cache = cached.then(|| StoreCache::new(store.flush.clone()));
     built
 }
 

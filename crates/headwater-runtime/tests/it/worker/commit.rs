@@ -71,6 +71,45 @@ fn too_many_uncommitted_bytes_commit_early() {
 }
 
 #[test]
+fn a_thread_waits_for_its_commit_when_it_has_written_too_much_meanwhile() {
+    let mut harness =
+        Harness::counting(WorkerConfig { uncommitted_bytes_max: 1, ..no_cache() }, false);
+    harness.fetch("in", &[("a", "x", 1)]);
+    harness.run();
+    harness.fetch("in", &[("b", "x", 2)]);
+    harness.run();
+    harness.fetch("in", &[("c", "x", 3)]);
+    harness.run();
+    assert_eq!(harness.take_written("out"), ["a=none->1@1", "b=none->1@2"]);
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 1)]);
+    harness.run();
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 2)]);
+    harness.run();
+    assert_eq!(harness.take_written("out"), ["c=none->1@3"]);
+}
+
+#[test]
+fn a_cache_that_holds_nothing_back_stands_aside() {
+    let config = WorkerConfig { cache_bytes_max: 20_000, ..WorkerConfig::default() };
+    let mut harness = Harness::counting(config, true);
+    let mut waits = |keys: std::ops::Range<u32>| {
+        let keys: Vec<String> = keys.map(|key| format!("k{key}")).collect();
+        let records: Vec<_> = keys.iter().map(|key| (key.as_str(), "x", 1)).collect();
+        for records in records.chunks(5_000) {
+            harness.fetch("in", records);
+            harness.run();
+        }
+        harness.take_written("out");
+        harness.fetch("in", &[("a", "x", 2)]);
+        harness.run();
+        harness.take_written("out").is_empty()
+    };
+    assert!(waits(0..0), "there is room");
+    assert!(waits(0..10_000), "too early to say that it does not help");
+    assert!(!waits(10_000..70_000), "each update is forwarded at once");
+}
+
+#[test]
 fn a_cache_forwards_each_key_once_per_commit() {
     let mut harness = Harness::counting(WorkerConfig::default(), true);
     harness.fetch("in", &[("a", "x", 10), ("b", "x", 5), ("a", "x", 7)]);

@@ -72,8 +72,13 @@ pub(crate) struct Options {
     /// How long output waits for more of it. Nothing here waits, so any value is kept.
     #[arg(long)]
     pub(crate) linger_ms: Option<u64>,
-    /// The pause between fetches that leave nothing behind (`fetch.pause.ms`), for runs under a name
-    /// of their own.
+    /// `input.buffer.max.bytes`, for runs under a name of their own, as the following.
+    #[arg(long)]
+    pub(crate) input_buffer_bytes: Option<u64>,
+    /// `statestore.uncommitted.max.bytes`.
+    #[arg(long)]
+    pub(crate) uncommitted_bytes: Option<u64>,
+    /// The pause between fetches that leave nothing behind (`fetch.pause.ms`).
     #[arg(long)]
     pub(crate) fetch_pause_ms: Option<u64>,
     #[arg(long, default_value = "classic")]

@@ -90,6 +90,12 @@ fn config(options: &Options) -> StreamsConfig {
     if let Some(interval) = options.heartbeat_ms {
         config = config.heartbeat_interval_ms(interval);
     }
+    if let Some(bytes) = options.input_buffer_bytes {
+        config = config.input_buffer_max_bytes(bytes);
+    }
+    if let Some(bytes) = options.uncommitted_bytes {
+        config = config.statestore_uncommitted_max_bytes(bytes);
+    }
     if let Some(pause) = options.fetch_pause_ms {
         config = config.fetch_pause_ms(pause);
     }

@@ -14,6 +14,9 @@ use headwater_store::{
 
 use crate::{ChangelogError, CommittedFilter};
 
+#[cfg(test)]
+mod tests;
+
 /// A stretch of one changelog, as it was fetched.
 #[derive(Clone, Debug)]
 pub struct Stretch {

@@ -1,6 +1,7 @@
 //! The entry to streams and tables.
 
 use std::any::{TypeId, type_name};
+use std::sync::Arc;
 
 use headwater_store::serde::Serde;
 use headwater_topology::{SourceOptions, Topics};
@@ -11,9 +12,9 @@ use crate::kstream::KStream;
 use crate::ktable::KTable;
 use crate::nodes::{Kept, ReadAs, source, table_source};
 use crate::nullity::Present;
-use crate::params::{Consumed, Materialized};
+use crate::params::{Consumed, Extractor, Materialized, TimestampExtractor};
 use crate::serdes::{Codec, codec};
-use crate::store::Stores;
+use crate::store::{DslStoreFormat, Stores};
 use crate::topology::Topology;
 
 /// Describes what an application does, as streams and tables (feature row D1).
@@ -119,6 +120,57 @@ impl StreamsBuilder {
         self.graph.borrow_mut().default_serdes.set_value(codec(serde));
     }
 
+    /// The timestamp extractor for topics that are read as these types wherever none is given; sources
+    /// of other types take what the application says (`default.timestamp.extractor`). Repartition
+    /// topics are not asked (feature row D17).
+    ///
+    /// ```
+    /// use headwater_dsl::{Consumed, Produced, Record, StreamsBuilder};
+    /// use headwater_store::serde::{Long, Utf8};
+    ///
+    /// let builder = StreamsBuilder::new();
+    /// // The value is the time.
+    /// builder.default_timestamp_extractor(|record: Record<'_, String, i64>, _partition_time| {
+    ///     record.value.copied().unwrap_or(record.timestamp)
+    /// });
+    /// builder.stream("visits", Consumed::with(Utf8, Long)).to("by-time", Produced::with(Utf8, Long));
+    /// # builder.build()?;
+    /// # Ok::<(), headwater_dsl::DslError>(())
+    /// ```
+    pub fn default_timestamp_extractor<K: 'static, V: 'static>(
+        &self,
+        extractor: impl TimestampExtractor<K, V>,
+    ) {
+        let extractor: Extractor<K, V> = Arc::new(extractor);
+        let extractors = &mut self.graph.borrow_mut().default_extractors;
+        extractors.insert(TypeId::of::<(K, V)>(), Arc::new(extractor));
+    }
+
+    /// Makes [`build`](Self::build) refuse names of stores and internal topics that were generated
+    /// (`ensure.explicit.internal.resource.naming`, KIP-1111, feature row T15): such names change when
+    /// operators are added, and with them the topics and stores that a running application needs. The
+    /// setting of that name has the same said at the start of an instance.
+    ///
+    /// ```
+    /// use headwater_dsl::{Consumed, Grouped, Materialized, StreamsBuilder};
+    /// use headwater_store::serde::Utf8;
+    ///
+    /// let builder = StreamsBuilder::new();
+    /// builder.ensure_explicit_internal_resource_naming();
+    /// let words = builder.stream("words", Consumed::with(Utf8, Utf8));
+    /// let counts = words.group_by_key(Grouped::new()).count(Materialized::new());
+    /// assert!(builder.build().is_err());
+    /// # drop(counts);
+    /// ```
+    pub fn ensure_explicit_internal_resource_naming(&self) {
+        self.graph.borrow_mut().refuses_generated = true;
+    }
+
+    /// How the stores of tables keep their values (`dsl.store.format`, KIP-1285).
+    pub fn dsl_store_format(&self, format: DslStoreFormat) {
+        self.graph.borrow_mut().store_format = format;
+    }
+
     /// Reads topics as a stream of independent records.
     ///
     /// Several streams of the same topics share one source, whose serdes are those of the first.
@@ -171,6 +223,7 @@ impl StreamsBuilder {
             Some(name) => name.clone(),
             None => graph.names.store_name(&format!("{topic}-")),
         };
+        graph.note_generated(materialized.generated_names(&store_name));
         let options = SourceOptions { offset_reset, timestamp_extractor: extractor.is_some() };
         let given = graph.valid_name(name.as_deref());
         let source_name = graph

@@ -151,6 +151,7 @@ impl<K: 'static, A: 'static, N: Nullity> CogroupedKStream<K, A, N> {
             Some(name) => name.clone(),
             None => graph.names.store_name(AGGREGATE),
         };
+        graph.note_generated(materialized.generated_names(&store));
         let parents: Vec<NodeKey> =
             self.inputs.iter().map(|input| input.parent(&mut graph, &store)).collect();
         let declaration = materialized.declare(&store);

@@ -10,12 +10,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use headwater_topology::{NameCounter, SinkTopic, SourceOptions, StoreKind, Topics, validate_name};
+use headwater_topology::{
+    GeneratedNames, NameCounter, SinkTopic, SourceOptions, StoreKind, Topics, validate_name,
+};
 
 use crate::error::DslError;
 use crate::serdes::DefaultSerdes;
-use crate::store::StoreDeclaration;
-use crate::wiring::{WireInner, WireSource};
+use crate::store::{DslStoreFormat, StoreDeclaration};
+use crate::wiring::{DefaultExtractors, WireInner, WireSource};
 
 mod sources;
 mod write;
@@ -35,6 +37,12 @@ pub(crate) struct NodeKey(usize);
 pub(crate) struct LogicalGraph {
     pub(crate) names: NameCounter,
     pub(crate) default_serdes: DefaultSerdes,
+    pub(crate) default_extractors: DefaultExtractors,
+    /// Names of stores and topics that the user did not give (feature row T15).
+    generated: Vec<GeneratedNames>,
+    /// Whether they are refused.
+    pub(crate) refuses_generated: bool,
+    pub(crate) store_format: DslStoreFormat,
     nodes: Vec<LogicalNode>,
     next_priority: usize,
     /// Groups of sources whose topics need equal numbers of partitions.
@@ -202,6 +210,10 @@ impl LogicalGraph {
         Rc::new(RefCell::new(Self {
             names: NameCounter::new(),
             default_serdes: DefaultSerdes::built_in(),
+            default_extractors: DefaultExtractors::new(),
+            generated: Vec::new(),
+            refuses_generated: false,
+            store_format: DslStoreFormat::Default,
             nodes: vec![root],
             next_priority: 1,
             copartitioned: Vec::new(),
@@ -352,6 +364,13 @@ impl LogicalGraph {
     pub(crate) fn set_wire(&mut self, node: NodeKey, wire: WireInner) {
         if let LogicalKind::Processor(processor) = &mut self.nodes[node.0].kind {
             processor.wire = Wire(wire);
+        }
+    }
+
+    /// Notes the names of one operator's resources that the user did not give.
+    pub(crate) fn note_generated(&mut self, names: GeneratedNames) {
+        if names != GeneratedNames::default() {
+            self.generated.push(names);
         }
     }
 

@@ -7,9 +7,11 @@ use std::rc::Rc;
 
 use headwater_runtime::UserError;
 
+use headwater_topology::GeneratedNames;
+
 use crate::builder::own_or_inherited;
 use crate::error::DslError;
-use crate::graph::{LogicalGraph, LogicalKind, NodeKey, Processor, SharedGraph};
+use crate::graph::{LogicalGraph, LogicalKind, NodeKey, Processor, Repartition, SharedGraph};
 use crate::kstream::{RepartitionSettings, repartition};
 use crate::ktable::KTable;
 use crate::nodes::{Aggregation, Kept, NewValue, aggregate};
@@ -204,6 +206,12 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedStream<K, V, N> {
             Some(name) => name.clone(),
             None => graph.names.store_name(prefix),
         };
+        let is_generated =
+            self.repartition_required && self.name.is_none() && materialized.name.is_none();
+        graph.note_generated(GeneratedNames {
+            repartition_topic: is_generated.then(|| Repartition::topic(&store)),
+            ..materialized.generated_names(&store)
+        });
         let name = graph.name_or_next(None, prefix);
         let kept = Kept {
             store: store.clone(),

@@ -191,6 +191,7 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedTable<K, V, N> {
             // The original has one prefix for the stores of all aggregations of grouped tables.
             None => graph.names.store_name(AGGREGATE),
         };
+        graph.note_generated(materialized.generated_names(&store));
         let sink_name = graph.names.processor_name(SINK);
         let source_name = graph.names.processor_name(SOURCE);
         let name = graph.names.processor_name(prefix);

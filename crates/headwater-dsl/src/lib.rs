@@ -53,7 +53,7 @@ pub use nullity::{Nullable, Nullity, Present};
 pub use params::{
     Branched, Consumed, FailOnInvalidTimestamp, Grouped, LogAndSkipOnInvalidTimestamp,
     Materialized, Partitions, Printed, Processed, Produced, Repartitioned, TimestampExtractor,
-    UsePartitionTimeOnInvalidTimestamp,
+    UsePartitionTimeOnInvalidTimestamp, WallclockTimestampExtractor,
 };
 pub use processor::{
     ContextError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, KeyValueEntries,
@@ -62,7 +62,7 @@ pub use processor::{
     ValueTimestampHeaders, ValueTransformerWithKey, VersionedKeyValueStore,
 };
 pub use record::Record;
-pub use store::{StoreSupplier, Stores};
+pub use store::{DslStoreFormat, StoreSupplier, Stores};
 pub use topology::{ApplicationTopology, Topology};
 
 pub use headwater_topology::OffsetReset;

@@ -1,17 +1,19 @@
 //! Topologies node by node.
 
+use std::sync::Arc;
+
 use headwater_runtime::UserError;
 use headwater_store::serde::Serde;
-use headwater_topology::{SinkTopic, SourceOptions};
+use headwater_topology::{SinkTopic, SourceOptions, StoreSource};
 
 use crate::builder::TopicSelection;
 use crate::error::DslError;
 use crate::graph::Draft;
-use crate::nodes::{ReadAs, sink, source};
+use crate::nodes::{self, ReadAs, sink};
 use crate::params::{Consumed, Processed, Produced};
-use crate::processor::{Processor, ProcessorContext, processor};
+use crate::processor::{Processor, ProcessorContext, processor as processor_node};
 use crate::serdes::{DefaultSerdes, codec};
-use crate::store::Stores;
+use crate::store::{Stores, check};
 use crate::topology::Topology;
 use crate::wiring::Behaviour;
 
@@ -93,7 +95,7 @@ impl TopologyBuilder {
         let Consumed { key, value, extractor, offset_reset, name: _ } = consumed;
         let options = SourceOptions { offset_reset, timestamp_extractor: extractor.is_some() };
         self.draft.builder.add_source(name, topics.into().into_topics(), options)?;
-        let wire = source(ReadAs { key, value, extractor });
+        let wire = nodes::source(ReadAs { key, value, extractor });
         self.draft.behave(name, Behaviour::Source(wire));
         Ok(self)
     }
@@ -122,7 +124,7 @@ impl TopologyBuilder {
             + 'static,
     {
         self.draft.builder.add_processor(name, parents)?;
-        let wire = processor::<KIn, VIn, KOut, VOut, P, F>(supplier, false);
+        let wire = processor_node::<KIn, VIn, KOut, VOut, P, F>(supplier, false);
         self.draft.behave(name, Behaviour::Inner(wire));
         let Processed { connected, provided, name: _ } = processed;
         for store in provided {
@@ -131,6 +133,89 @@ impl TopologyBuilder {
         if !connected.is_empty() {
             self.connect_processor_and_state_stores(name, connected)?;
         }
+        Ok(self)
+    }
+
+    /// Adds a store that only its own processor writes, from a topic that is its changelog at the same
+    /// time: nothing is logged a second time, and the store is restored from the topic. `source` names
+    /// the node that reads the topic, from its first record on; `processor` the node that is handed its
+    /// records and puts them into the store as they are. Other processors read the store when they are
+    /// connected to it (feature rows P1, T14).
+    ///
+    /// ```
+    /// use headwater_dsl::{
+    ///     Consumed, Processor, ProcessorContext, Record, Stores, TopologyBuilder, KeyValueStore,
+    /// };
+    /// use headwater_runtime::UserError;
+    /// use headwater_store::serde::{Long, Utf8};
+    ///
+    /// /// Keeps the prices of the topic.
+    /// struct Keep(KeyValueStore<String, i64>);
+    ///
+    /// impl Processor<String, i64, (), ()> for Keep {
+    ///     fn process(
+    ///         &mut self,
+    ///         context: &mut ProcessorContext<'_, '_, (), ()>,
+    ///         record: Record<'_, String, i64>,
+    ///     ) -> Result<(), UserError> {
+    ///         match (record.key, record.value) {
+    ///             (Some(article), Some(price)) => self.0.put(context, article, price)?,
+    ///             (Some(article), None) => drop(self.0.delete(context, article)?),
+    ///             (None, _) => {}
+    ///         }
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let mut builder = TopologyBuilder::new();
+    /// builder.add_read_only_state_store(
+    ///     Stores::key_value("prices", Utf8, Long),
+    ///     ("prices-source", "prices", Consumed::with(Utf8, Long)),
+    ///     ("keep-prices", |context: &mut ProcessorContext<'_, '_, (), ()>| {
+    ///         Ok(Keep(context.key_value_store("prices")?))
+    ///     }),
+    /// )?;
+    /// let topology = builder.build()?;
+    /// assert!(topology.graph().internal_topics().is_empty());
+    /// # Ok::<(), headwater_dsl::DslError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a name is taken, or another source reads the topic.
+    pub fn add_read_only_state_store<K, V, KIn, VIn, KOut, VOut, P, F>(
+        &mut self,
+        store: Stores<K, V>,
+        (source, topic, consumed): (&str, &str, Consumed<KIn, VIn>),
+        (processor, supplier): (&str, F),
+    ) -> Result<&mut Self, DslError>
+    where
+        K: 'static,
+        V: 'static,
+        KIn: 'static,
+        VIn: 'static,
+        KOut: 'static,
+        VOut: 'static,
+        P: Processor<KIn, VIn, KOut, VOut>,
+        F: Fn(&mut ProcessorContext<'_, '_, KOut, VOut>) -> Result<P, UserError>
+            + Send
+            + Sync
+            + 'static,
+    {
+        let Consumed { key, value, extractor, offset_reset: _, name: _ } = consumed;
+        let store = store.declare();
+        check(&store.spec)?;
+        let from = StoreSource {
+            source: source.to_owned(),
+            topic: topic.to_owned(),
+            processor: processor.to_owned(),
+            timestamp_extractor: extractor.is_some(),
+        };
+        self.draft.builder.add_read_only_state_store(Arc::clone(&store.spec), from)?;
+        let reads = nodes::source(ReadAs { key, value, extractor });
+        self.draft.behave(source, Behaviour::Source(reads));
+        let writes = processor_node::<KIn, VIn, KOut, VOut, P, F>(supplier, false);
+        self.draft.behave(processor, Behaviour::Inner(writes));
+        self.draft.behaviours.stores.insert(store.spec.name.clone(), store);
         Ok(self)
     }
 
@@ -183,7 +268,7 @@ impl TopologyBuilder {
     /// # Errors
     /// If a node does not take what its parent forwards, or a type has no serde.
     pub fn build(&self) -> Result<Topology, DslError> {
-        let Draft { builder, behaviours } = self.draft.clone();
+        let Draft { builder, behaviours, .. } = self.draft.clone();
         Topology::new(builder, behaviours)
     }
 }

@@ -12,7 +12,7 @@ mod repartitioned;
 pub use branched::Branched;
 pub use consumed::{
     Consumed, FailOnInvalidTimestamp, LogAndSkipOnInvalidTimestamp, TimestampExtractor,
-    UsePartitionTimeOnInvalidTimestamp,
+    UsePartitionTimeOnInvalidTimestamp, WallclockTimestampExtractor,
 };
 pub use grouped::Grouped;
 pub use materialized::Materialized;

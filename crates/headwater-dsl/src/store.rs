@@ -27,6 +27,21 @@ use supplier::{set_segment_interval, versioned};
 pub(crate) struct StoreDeclaration {
     pub(crate) spec: Arc<StoreSpec>,
     pub(crate) serdes: StoreSerdes,
+    /// Whether its values are kept as the builder says ([`DslStoreFormat`]).
+    pub(crate) takes_format: bool,
+}
+
+/// How the stores of tables keep their values, where no supplier says so (`dsl.store.format`, KIP-1285).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DslStoreFormat {
+    /// With timestamps.
+    #[default]
+    Default,
+    /// With timestamps and room for headers, on disk; stores in memory stay as they are. What
+    /// operators compute has no headers of its own, so none are kept; the changelog records of
+    /// deletions have those of the record that deleted.
+    Headers,
 }
 
 /// The serdes of a store, of some types.
@@ -194,7 +209,8 @@ impl<K: 'static, V: 'static> Stores<K, V> {
     }
 
     pub(crate) fn declare(self) -> Arc<StoreDeclaration> {
-        Arc::new(StoreDeclaration { spec: Arc::new(self.spec), serdes: self.serdes })
+        let (spec, serdes) = (Arc::new(self.spec), self.serdes);
+        Arc::new(StoreDeclaration { spec, serdes, takes_format: false })
     }
 }
 

@@ -4,6 +4,7 @@
 //! below it. Children are made first, so an edge is a shared pointer and nothing is looked up while
 //! records flow.
 
+use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use headwater_topology::{
 
 use crate::edge::{Below, Edge, NamedBelow, TablesBelow};
 use crate::error::{DslError, Part};
+use crate::params::Extractor;
 use crate::serdes::{Codec, DefaultSerdes};
 use crate::store::{StoreDeclaration, StoreKindOf, StoreSerdes};
 
@@ -57,7 +59,11 @@ pub(crate) struct Behaviours {
     /// Names of the nodes below versioned tables.
     pub(crate) versioned_inputs: BTreeSet<String>,
     pub(crate) default_serdes: DefaultSerdes,
+    pub(crate) default_extractors: DefaultExtractors,
 }
+
+/// Timestamp extractors of users, by the types of key and value that they are the default for.
+pub(crate) type DefaultExtractors = BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
 impl Behaviours {
     /// The program of each sub-topology that has tasks, by its number.
@@ -180,6 +186,13 @@ impl Wiring<'_> {
         let nodes: Result<Vec<_>, _> =
             self.below.iter().map(|(_, edge)| edge.table(self.name())).collect();
         Ok(TablesBelow::new(nodes?))
+    }
+
+    /// The extractor of sources of these types that have none of their own.
+    pub(crate) fn default_extractor<K: 'static, V: 'static>(&self) -> Option<Extractor<K, V>> {
+        let extractors = &self.behaviours.default_extractors;
+        let default = extractors.get(&TypeId::of::<(K, V)>())?;
+        default.downcast_ref::<Extractor<K, V>>().cloned()
     }
 
     /// The serde for keys: the given one or the type's default.

@@ -19,7 +19,7 @@ pub use error::ConfigError;
 pub use from_properties::{Finding, FindingReason};
 pub use policies::{BadRecord, BuiltInAssignor, ProcessingGuarantee, TagKeys};
 
-use crate::process::{NullRecords, OffsetReset};
+use crate::process::{DefaultTimestampExtractor, NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
 
 use from_properties::Setting;
@@ -247,10 +247,18 @@ settings! {
     /// What to do with a record that cannot be written.
     plain production_exception_handler: BadRecord = BadRecord::Fail,
         Streams "production.exception.handler", any;
+    /// Where records get their time from, unless their source says so itself.
+    plain default_timestamp_extractor: DefaultTimestampExtractor = DefaultTimestampExtractor::FailOnInvalidTimestamp,
+        Streams "default.timestamp.extractor", any;
+    /// Refuses to start when the name of an internal topic or of a store was generated (KIP-1111).
+    plain ensure_explicit_internal_resource_naming: bool = false,
+        Streams "ensure.explicit.internal.resource.naming", any;
     /// What happens to a record that is null where an operator has no form for it. Not a setting of
     /// Kafka Streams.
     plain null_records: NullRecords = NullRecords::Drop, Streams "null.records", any;
-    /// The topic for records that a handler answers with [`BadRecord::DeadLetter`] (KIP-1034).
+    /// The topic for records with which an application goes on after a failure (KIP-1034): with
+    /// [`BadRecord::DeadLetter`] and, when it is named, with [`BadRecord::Continue`] too. With
+    /// [`BadRecord::Fail`] the record stays where it is, and is read again.
     named errors_dead_letter_queue_topic_name: Option<String> = None,
         Streams "errors.dead.letter.queue.topic.name", any;
     /// Which built-in assignor places tasks, if this instance leads the group.

@@ -476,6 +476,9 @@ impl InstanceBuilder {
         let wrong =
             |source| StartError::Topology { application_id: application_id.clone(), source };
         let topology = self.application.topology(&application_id).map_err(wrong)?;
+        if self.config.ensure_explicit_internal_resource_naming {
+            topology.check_generated_names().map_err(|source| wrong(Box::new(source)))?;
+        }
         let broker = self.find_broker().await?;
         let blocking: Arc<dyn Blocking> = match self.execution {
             Execution::Threads => Arc::new(TokioBlocking),
@@ -550,12 +553,14 @@ fn changelogs(plan: &TaskPlan, programs: &BTreeMap<u32, Arc<Program>>) -> Change
 
 /// The handlers that the settings name.
 fn handlers(config: &StreamsConfig) -> Handlers {
-    let topic = config.errors_dead_letter_queue_topic_name.clone().unwrap_or_default();
+    let topic = config.errors_dead_letter_queue_topic_name.as_deref();
     let handler = |policy: BadRecord| -> Arc<dyn ExceptionHandler> {
-        match policy {
-            BadRecord::Fail => Arc::new(log_and_fail()),
-            BadRecord::Continue => Arc::new(log_and_continue()),
-            BadRecord::DeadLetter => Arc::new(dead_letter(topic.as_str())),
+        match (policy, topic) {
+            (BadRecord::Fail, _) => Arc::new(log_and_fail()),
+            (BadRecord::Continue | BadRecord::DeadLetter, Some(topic)) => {
+                Arc::new(dead_letter(topic))
+            }
+            (BadRecord::Continue | BadRecord::DeadLetter, None) => Arc::new(log_and_continue()),
         }
     };
     Handlers {

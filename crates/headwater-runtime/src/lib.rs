@@ -25,13 +25,13 @@ pub use instance::{
     InstanceState, StartError, TaskRole, TaskStatus, ThreadMetadata, UncaughtReaction,
 };
 pub use process::{
-    CachedUpdate, Cx, DropCounts, DropReason, DroppedRecords, ExceptionHandler, ExtractedTime,
-    Failure, FailureKind, FlushListener, Handlers, Headers, NodeIndex, NullError, NullPart,
-    NullRecords, OffsetReset, ProcessorProgram, ProcessorSlot, ProcessorSupplier, Program,
-    PunctuationToken, PunctuationType, RawRecord, Reaction, RecordPosition, SinkProgram, SinkSlot,
-    SourceNode, SourceProgram, StoreBackendChoice, StoreCursor, StoreFormats, StoreProgram,
-    StoreSlot, StoredEntry, StoredVersion, TaskError, TaskProcessor, UserError, UserPanic,
-    dead_letter, log_and_continue, log_and_fail,
+    CachedUpdate, Cx, DefaultTimestampExtractor, DropCounts, DropReason, DroppedRecords,
+    ExceptionHandler, ExtractedTime, Failure, FailureKind, FlushListener, Handlers, Headers,
+    NodeIndex, NullError, NullPart, NullRecords, OffsetReset, ProcessorProgram, ProcessorSlot,
+    ProcessorSupplier, Program, PunctuationToken, PunctuationType, RawRecord, Reaction,
+    RecordPosition, SinkProgram, SinkSlot, SourceNode, SourceProgram, StoreBackendChoice,
+    StoreCursor, StoreFormats, StoreProgram, StoreSlot, StoredEntry, StoredVersion, TaskError,
+    TaskProcessor, UserError, UserPanic, dead_letter, log_and_continue, log_and_fail,
 };
 pub use query::{
     QueryError, QueryableStoreType, QueryableStoreTypes, ReadOnlyKeyValueStore,

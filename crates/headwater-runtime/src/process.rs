@@ -5,6 +5,7 @@ mod cx;
 mod dead_letter;
 mod drops;
 mod error;
+mod extractor;
 mod handler;
 mod headers;
 mod null_records;
@@ -16,6 +17,7 @@ pub(crate) mod store;
 pub use cx::{Cx, StoreCursor, StoredEntry, StoredVersion};
 pub use drops::{DropCounts, DropReason, DroppedRecords};
 pub use error::{FailureKind, RecordPosition, TaskError, UserError, UserPanic};
+pub use extractor::DefaultTimestampExtractor;
 pub use handler::{
     ExceptionHandler, Failure, Handlers, Reaction, dead_letter, log_and_continue, log_and_fail,
 };

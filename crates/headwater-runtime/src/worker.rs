@@ -20,7 +20,9 @@ pub use outputs::{OutputLimits, Partitioning};
 pub(crate) use outputs::{AppendError, Outputs, TopicIndex};
 pub(crate) use thread_core::ThreadCore;
 
-use crate::process::{DropCounts, DroppedRecords, Handlers, NullRecords, TaskError};
+use crate::process::{
+    DefaultTimestampExtractor, DropCounts, DroppedRecords, Handlers, NullRecords, TaskError,
+};
 use crate::task::{Choice, Input, MaxTaskIdle, NewTask, Task};
 
 /// Settings of a stream thread.
@@ -45,6 +47,8 @@ pub struct WorkerConfig {
     pub outputs: OutputLimits,
     /// What to do with failures.
     pub handlers: Handlers,
+    /// The time of records whose source has no extractor of its own.
+    pub default_timestamp_extractor: DefaultTimestampExtractor,
     /// What happens to records that are null where a node has no form for it.
     pub null_records: NullRecords,
     /// How many partitions each output topic has: sinks, changelogs, dead-letter topics.
@@ -64,6 +68,7 @@ impl Default for WorkerConfig {
             slice_records: 1_000,
             outputs: OutputLimits::default(),
             handlers: Handlers::default(),
+            default_timestamp_extractor: DefaultTimestampExtractor::default(),
             null_records: NullRecords::Drop,
             partition_counts: Arc::default(),
         }

@@ -22,7 +22,7 @@ pub struct TopologyBuilder {
     pub(crate) internal_topics: BTreeMap<String, InternalTopicProperties>,
     pub(crate) copartitioned: Vec<Vec<String>>,
     pub(crate) source_changelogs: BTreeMap<String, String>,
-    generated_names: Vec<GeneratedNames>,
+    pub(crate) generated_names: Vec<GeneratedNames>,
     ids: BTreeMap<String, NodeId>,
 }
 
@@ -325,17 +325,7 @@ impl TopologyBuilder {
     /// # Errors
     /// Names every generated name, kind by kind, in the order in which they were noted.
     pub fn check_generated_names(&self) -> Result<(), TopologyError> {
-        if self.generated_names.is_empty() {
-            return Ok(());
-        }
-        let all = |pick: fn(&GeneratedNames) -> &Option<String>| {
-            self.generated_names.iter().filter_map(|names| pick(names).clone()).collect()
-        };
-        Err(TopologyError::UnnamedResources {
-            changelog_topics: all(|names| &names.changelog_topic),
-            stores: all(|names| &names.store),
-            repartition_topics: all(|names| &names.repartition_topic),
-        })
+        check_generated_names(&self.generated_names)
     }
 
     /// Whether a node has this name.
@@ -481,6 +471,20 @@ impl TopologyBuilder {
             })
         }
     }
+}
+
+pub(crate) fn check_generated_names(generated: &[GeneratedNames]) -> Result<(), TopologyError> {
+    if generated.is_empty() {
+        return Ok(());
+    }
+    let all = |pick: fn(&GeneratedNames) -> &Option<String>| {
+        generated.iter().filter_map(|names| pick(names).clone()).collect()
+    };
+    Err(TopologyError::UnnamedResources {
+        changelog_topics: all(|names| &names.changelog_topic),
+        stores: all(|names| &names.store),
+        repartition_topics: all(|names| &names.repartition_topic),
+    })
 }
 
 fn without_logging(store: Arc<StoreSpec>) -> Arc<StoreSpec> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::builder::InternalTopicProperties;
+use crate::builder::{GeneratedNames, InternalTopicProperties, check_generated_names};
 use crate::error::TopologyError;
 use crate::ids::{NodeId, SubtopologyId};
 use crate::node::{Node, NodeKind, OffsetReset, SourceNode, Topics};
@@ -32,6 +32,7 @@ pub(crate) struct Inner {
     pub(crate) repartition_topics: BTreeMap<String, InternalTopicProperties>,
     pub(crate) copartitioned: Vec<Vec<NodeId>>,
     pub(crate) copartition_groups: Vec<BTreeSet<String>>,
+    generated_names: Vec<GeneratedNames>,
     patterns: Vec<(NodeId, TopicPattern)>,
     ids: BTreeMap<String, NodeId>,
 }
@@ -109,6 +110,15 @@ pub struct GlobalStore {
 }
 
 impl Topology {
+    /// Fails if any name of a store or internal topic was generated (KIP-1111), as
+    /// [`TopologyBuilder::check_generated_names`](crate::TopologyBuilder::check_generated_names).
+    ///
+    /// # Errors
+    /// Names every generated name.
+    pub fn check_generated_names(&self) -> Result<(), TopologyError> {
+        check_generated_names(&self.inner.generated_names)
+    }
+
     /// The application.
     pub fn application_id(&self) -> &str {
         &self.inner.application_id

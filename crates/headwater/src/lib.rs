@@ -61,25 +61,26 @@
 pub use connector::{KafkaConnector, kafka_options};
 pub use headwater_dsl::{
     ApplicationTopology, Branched, BranchedKStream, Branches, CogroupedKStream, Consumed,
-    ContextError, DslError, EmitPairs, EmitValues, FailOnInvalidTimestamp, FixedKeyProcessor,
-    FixedKeyProcessorContext, FixedKeyRecord, Grouped, KGroupedStream, KGroupedTable, KStream,
-    KTable, KeyValueEntries, KeyValueStore, LogAndSkipOnInvalidTimestamp, Materialized, Nullable,
-    Nullity, OffsetReset, Part, Partitions, Present, Printed, Processed, ProcessingContext,
-    Processor, ProcessorContext, Produced, Punctuation, Record, RecordMetadata, Repartitioned,
-    StoreSupplier, Stores, StreamsBuilder, Terminal, TimestampExtractor,
+    ContextError, DslError, DslStoreFormat, EmitPairs, EmitValues, FailOnInvalidTimestamp,
+    FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Grouped, KGroupedStream,
+    KGroupedTable, KStream, KTable, KeyValueEntries, KeyValueStore, LogAndSkipOnInvalidTimestamp,
+    Materialized, Nullable, Nullity, OffsetReset, Part, Partitions, Present, Printed, Processed,
+    ProcessingContext, Processor, ProcessorContext, Produced, Punctuation, Record, RecordMetadata,
+    Repartitioned, StoreSupplier, Stores, StreamsBuilder, Terminal, TimestampExtractor,
     TimestampedKeyValueEntries, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders,
     TopicSelection, Topology, TopologyBuilder, UsePartitionTimeOnInvalidTimestamp,
     ValueTimestampHeaders, ValueTransformerWithKey, VersionedKeyValueStore,
+    WallclockTimestampExtractor,
 };
 pub use headwater_runtime::{
-    BuiltInAssignor, CloseTimeout, DropReason, DroppedRecords, ExceptionHandler, Failure,
-    FailureKind, Handlers, Headers, Instance, InstanceBuilder, InstanceError, InstanceState,
-    NullRecords, ProcessingGuarantee, PunctuationToken, PunctuationType, QueryError,
-    QueryableStoreTypes, Reaction, ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore,
-    ReadOnlyVersionedKeyValueStore, RestoreListener, StandbyUpdateListener, StartError, StoreLag,
-    StoreQueryParameters, StreamsConfig, SuspendReason, TagKeys, TaskError, TaskRole, TaskState,
-    TaskStatus, ThreadMetadata, UncaughtReaction, UserError, dead_letter, log_and_continue,
-    log_and_fail,
+    BuiltInAssignor, CloseTimeout, DefaultTimestampExtractor, DropReason, DroppedRecords,
+    ExceptionHandler, Failure, FailureKind, Handlers, Headers, Instance, InstanceBuilder,
+    InstanceError, InstanceState, NullRecords, ProcessingGuarantee, PunctuationToken,
+    PunctuationType, QueryError, QueryableStoreTypes, Reaction, ReadOnlyKeyValueStore,
+    ReadOnlyTimestampedKeyValueStore, ReadOnlyVersionedKeyValueStore, RestoreListener,
+    StandbyUpdateListener, StartError, StoreLag, StoreQueryParameters, StreamsConfig,
+    SuspendReason, TagKeys, TaskError, TaskRole, TaskState, TaskStatus, ThreadMetadata,
+    UncaughtReaction, UserError, dead_letter, log_and_continue, log_and_fail,
 };
 pub use headwater_store::{ValueAndTimestamp, VersionedPut, VersionedRecord};
 pub use instance::Headwater;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use headwater::serde::Serde;
 use headwater::{
-    Branched, CogroupedKStream, DslError, KGroupedStream, KGroupedTable, KStream, KTable, Nullable,
-    Printed, ProcessingContext, StreamsBuilder, TopicSelection,
+    Branched, CogroupedKStream, DslError, DslStoreFormat, KGroupedStream, KGroupedTable, KStream,
+    KTable, Nullable, Printed, ProcessingContext, StreamsBuilder, TopicSelection,
 };
 use serde_json::Value as Json;
 
@@ -17,7 +17,9 @@ use super::functions::{
     Failed, aggregator, constant, expression, flat_pairs, flat_values, predicate, reducer,
 };
 use super::low_level;
-use super::params::{consumed, grouped, materialized, processed, produced, repartitioned, store};
+use super::params::{
+    consumed, grouped, materialized, processed, produced, repartitioned, store, time_from_value,
+};
 use super::printed::Page;
 use super::processors::{Recipe, Running};
 use super::serdes::DynSerde;
@@ -157,6 +159,7 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
     if let Some(serde) = case.config.get("default.value.serde") {
         builder.default_value_serde::<Value>(DynSerde::named(serde)?);
     }
+    configure(&builder, &case.config);
     let mut made = BTreeMap::new();
     let mut branches = BTreeMap::new();
     for (op, json) in case.topology.iter().enumerate() {
@@ -187,6 +190,20 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
         })
         .collect();
     Ok(Built { topology, queryable, printed, branches })
+}
+
+/// What the configuration says to the builder.
+fn configure(builder: &StreamsBuilder, config: &Json) {
+    if config.get("default.timestamp.extractor").is_some_and(|it| it == "from_value") {
+        builder.default_timestamp_extractor(time_from_value);
+    }
+    if config.get("ensure.explicit.internal.resource.naming") == Some(&Json::Bool(true)) {
+        builder.ensure_explicit_internal_resource_naming();
+    }
+    let in_memory = config.get("dsl.store").is_some_and(|store| store == "in_memory");
+    if config.get("dsl.store.format").is_some_and(|it| it == "HEADERS") && !in_memory {
+        builder.dsl_store_format(DslStoreFormat::Headers);
+    }
 }
 
 /// Applies one operator.

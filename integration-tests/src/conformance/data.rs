@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater::runtime::{
-    Application, ExceptionHandler, Handlers, WorkerConfig, dead_letter, log_and_continue,
-    log_and_fail,
+    Application, DefaultTimestampExtractor, ExceptionHandler, Handlers, WorkerConfig, dead_letter,
+    log_and_continue, log_and_fail,
 };
 use headwater::serde::Serializer;
 use serde_json::{Value as Json, json};
@@ -84,9 +84,6 @@ fn differences_of_printed(case: &Case, built: &Built) -> Vec<Difference> {
 
 /// What this runner, or the engine, has no form for.
 fn unsupported(case: &Case) -> Option<String> {
-    if case.config.get("default.timestamp.extractor").is_some() {
-        return Some("default.timestamp.extractor".to_owned());
-    }
     if case.topology.iter().any(|op| op.get("pattern").is_some()) {
         return Some(
             "the original's driver, which numbers the topics of a pattern as one".to_owned(),
@@ -130,7 +127,14 @@ fn worker_config(
     partition_counts.extend(changelogs.map(|topic| (topic.clone(), 1)));
     partition_counts.extend(dead_letters.map(|topic| (topic.into(), 1)));
     let cache = config.get("statestore.cache.max.bytes").and_then(Json::as_u64).unwrap_or(0);
+    let default_timestamp_extractor =
+        match config.get("default.timestamp.extractor").map(text).unwrap_or_default() {
+            "skip" => DefaultTimestampExtractor::LogAndSkipOnInvalidTimestamp,
+            "partition_time" => DefaultTimestampExtractor::UsePartitionTimeOnInvalidTimestamp,
+            _ => DefaultTimestampExtractor::FailOnInvalidTimestamp,
+        };
     WorkerConfig {
+        default_timestamp_extractor,
         commit_interval: Duration::MAX,
         cache_bytes_max: usize::try_from(cache).expect("a cache that fits memory"),
         handlers: Handlers {

@@ -66,6 +66,18 @@ fn apply(builder: &mut TopologyBuilder, op: &Json) -> Result<Result<(), DslError
             let produced = produced::<Value>(Some(&without_name(op)))?;
             builder.add_sink(name, json_text(topic), produced, parents)
         }
+        "add_read_only_store" => {
+            let recipe = Arc::new(Recipe::parse(&op["processor"])?);
+            let supplier = move |context: &mut headwater::ProcessorContext<'_, '_, _, _>| {
+                Running::new(Arc::clone(&recipe), context)
+            };
+            let consumed = consumed(Some(&without_name(op)))?;
+            builder.add_read_only_state_store::<_, _, Value, Value, Value, Value, _, _>(
+                store(&op["store"])?,
+                (json_text(&op["source"]), json_text(&op["topic"]), consumed),
+                (name, supplier),
+            )
+        }
         "add_state_store" => {
             builder.add_state_store(store(&op["store"])?, texts(&op["processors"]))
         }

@@ -66,7 +66,7 @@ pub(super) fn consumed(json: Option<&Json>) -> Result<Consumed<Value, Value>, Mi
     Ok(consumed)
 }
 
-fn time_from_value(record: Record<'_, Value, Value>, _partition_time: i64) -> i64 {
+pub(super) fn time_from_value(record: Record<'_, Value, Value>, _partition_time: i64) -> i64 {
     let from_value = record.value.and_then(|value| {
         let text = text(Some(value));
         let (_, time) = text.rsplit_once('@')?;

@@ -16,12 +16,7 @@ pub(super) fn unsupported(case: &Case) -> Option<String> {
     if let Some(optimization) = optimization {
         return Some(format!("optimization {optimization}"));
     }
-    if config.get("dsl.store.format").is_some_and(|format| format == "HEADERS") {
-        return Some("stores with headers".to_owned());
-    }
-    config
-        .get("ensure.explicit.internal.resource.naming")
-        .map(|_| "ensure.explicit.internal.resource.naming".to_owned())
+    None
 }
 
 /// How a wrong program differs from how the original says it is wrong.

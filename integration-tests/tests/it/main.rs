@@ -6,5 +6,6 @@ mod exactly_once;
 mod nulls;
 mod outside;
 mod queries;
+mod stores;
 mod times;
 mod word_count;

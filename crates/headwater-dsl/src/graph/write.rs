@@ -5,12 +5,13 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use headwater_topology::{
-    InternalTopicProperties, SinkTopic, SourceOptions, Topics, TopologyBuilder,
+    InternalTopicProperties, SinkTopic, SourceOptions, StoreKind, StoreSpec, Topics,
+    TopologyBuilder,
 };
 
 use super::{LogicalGraph, LogicalKind, NodeKey, Processor, Repartition, TableSource};
 use crate::error::DslError;
-use crate::store::{StoreDeclaration, check};
+use crate::store::{DslStoreFormat, StoreDeclaration, check};
 use crate::wiring::{Behaviour, Behaviours};
 
 /// The topology under construction.
@@ -18,6 +19,10 @@ use crate::wiring::{Behaviour, Behaviours};
 pub(crate) struct Draft {
     pub(crate) builder: TopologyBuilder,
     pub(crate) behaviours: Behaviours,
+    /// How stores of tables keep their values, unless they say so themselves.
+    pub(crate) store_format: DslStoreFormat,
+    /// Stores that were given the format: as they were declared, and as they are.
+    formatted: Vec<(Arc<StoreSpec>, Arc<StoreSpec>)>,
 }
 
 impl LogicalGraph {
@@ -29,6 +34,10 @@ impl LogicalGraph {
         let mut merged = Self {
             names: self.names.clone(),
             default_serdes: self.default_serdes.clone(),
+            default_extractors: self.default_extractors.clone(),
+            generated: Vec::new(),
+            refuses_generated: self.refuses_generated,
+            store_format: self.store_format,
             nodes: self.nodes.clone(),
             next_priority: self.next_priority,
             copartitioned: self.copartitioned.clone(),
@@ -37,6 +46,14 @@ impl LogicalGraph {
         merged.merge_sources()?;
         let mut draft = Draft::default();
         draft.behaviours.default_serdes = self.default_serdes.clone();
+        draft.behaviours.default_extractors = self.default_extractors.clone();
+        draft.store_format = self.store_format;
+        for names in &self.generated {
+            draft.builder.add_generated_names(names.clone());
+        }
+        if self.refuses_generated {
+            draft.builder.check_generated_names()?;
+        }
         for key in merged.write_order() {
             merged.write_node(key, &mut draft)?;
         }
@@ -139,9 +156,31 @@ impl Draft {
         users: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<(), DslError> {
         check(&store.spec)?;
-        self.builder.add_state_store(Arc::clone(&store.spec), users)?;
-        self.behaviours.stores.insert(store.spec.name.clone(), Arc::clone(store));
+        let spec = self.format(store);
+        self.builder.add_state_store(Arc::clone(&spec), users)?;
+        let declaration = StoreDeclaration { spec, ..StoreDeclaration::clone(store) };
+        self.behaviours.stores.insert(store.spec.name.clone(), Arc::new(declaration));
         Ok(())
+    }
+
+    /// The store in the format that tables have here; those in memory have only one, as in the original.
+    fn format(&mut self, store: &StoreDeclaration) -> Arc<StoreSpec> {
+        let spec = &store.spec;
+        let is_meant = store.takes_format
+            && self.store_format == DslStoreFormat::Headers
+            && spec.persistent
+            && spec.kind == StoreKind::TimestampedKeyValue;
+        if !is_meant {
+            return Arc::clone(spec);
+        }
+        let known = self.formatted.iter().find(|(declared, _)| Arc::ptr_eq(declared, spec));
+        if let Some((_, formatted)) = known {
+            return Arc::clone(formatted);
+        }
+        let kind = StoreKind::TimestampedKeyValueWithHeaders;
+        let formatted = Arc::new(StoreSpec { kind, ..StoreSpec::clone(spec) });
+        self.formatted.push((Arc::clone(spec), Arc::clone(&formatted)));
+        formatted
     }
 }
 

@@ -1,12 +1,16 @@
 //! Repartitioning: through a topic, so that equal keys are in one partition again.
 
+use std::sync::Arc;
+
+use headwater_topology::GeneratedNames;
+
 use super::KStream;
 use crate::builder::{SOURCE, own_or_inherited};
 use crate::error::DslError;
 use crate::graph::{LogicalGraph, LogicalKind, Repartition, Wire};
 use crate::nodes::{ReadAs, sink, source, step};
 use crate::nullity::Nullity;
-use crate::params::{Repartitioned, StreamPartitioner};
+use crate::params::{FailOnInvalidTimestamp, Repartitioned, StreamPartitioner};
 use crate::serdes::Codec;
 use crate::wiring::WireInner;
 
@@ -35,6 +39,10 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
         let given = graph.valid_name(name.as_deref());
         let named = given.is_some();
         let prefix = given.unwrap_or_else(|| graph.names.processor_name("KSTREAM-REPARTITION-"));
+        if !named {
+            let repartition_topic = Some(Repartition::topic(&prefix));
+            graph.note_generated(GeneratedNames { repartition_topic, ..GeneratedNames::default() });
+        }
         let settings = Settings {
             key: own_or_inherited(key, self.key_serde.as_ref()),
             value: own_or_inherited(value, self.value_serde.as_ref()),
@@ -80,7 +88,12 @@ pub(crate) fn repartition<K: 'static, V: 'static>(
         source_name,
         filter: Some((filter_name, Wire(drop_null_keys::<K, V>()))),
         sink: Wire(sink(key.clone(), value.clone(), partitioner, topic.clone())),
-        source: Wire(source(ReadAs { key, value, extractor: None })),
+        // Records of ours have valid times, whatever the application says of others (D17).
+        source: Wire(source(ReadAs {
+            key,
+            value,
+            extractor: Some(Arc::new(FailOnInvalidTimestamp)),
+        })),
         topic,
         partitions,
     };

@@ -2,8 +2,10 @@
 
 use super::KStream;
 use super::repartition::{Settings, repartition};
+use headwater_topology::GeneratedNames;
+
 use crate::builder::own_or_inherited;
-use crate::graph::{LogicalKind, StreamToTable, Wire};
+use crate::graph::{LogicalKind, Repartition, StreamToTable, Wire};
 use crate::ktable::KTable;
 use crate::nodes::{Kept, table_source};
 use crate::nullity::Nullity;
@@ -41,6 +43,10 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             Some(name) => name.clone(),
             None => graph.names.store_name(TO_TABLE),
         };
+        graph.note_generated(GeneratedNames {
+            repartition_topic: self.repartition_required.then(|| Repartition::topic(&name)),
+            ..materialized.generated_names(&store)
+        });
         let (parent, repartition) = if self.repartition_required {
             let settings = Settings {
                 key: own_or_inherited(materialized.key.clone(), None),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use headwater_runtime::process::{NegativeTimestamp, UserPanic};
+use headwater_runtime::process::UserPanic;
 use headwater_runtime::{
     Cx, ExtractedTime, FailureKind, NodeIndex, RawRecord, SourceNode, TaskError, UserError,
 };
@@ -30,7 +30,7 @@ pub(crate) fn source<K: 'static, V: 'static>(read: ReadAs<K, V>) -> WireSource {
             index: wiring.index(),
             key: wiring.key_serde(read.key.as_ref())?,
             value: wiring.value_serde(read.value.as_ref())?,
-            extractor: read.extractor.clone(),
+            extractor: read.extractor.clone().or_else(|| wiring.default_extractor()),
             below: wiring.below()?,
         }))
     })
@@ -67,14 +67,10 @@ impl<K: 'static, V: 'static> SourceNode for Source<K, V> {
         record: &RawRecord<'_>,
         partition_time: i64,
     ) -> Result<ExtractedTime, UserError> {
-        let Some(extractor) = &self.extractor else {
-            let timestamp = record.timestamp;
-            return if timestamp < 0 {
-                Err(Box::new(NegativeTimestamp { timestamp }))
-            } else {
-                Ok(ExtractedTime::At(timestamp))
-            };
-        };
+        let Some(extractor) = &self.extractor else { return Ok(ExtractedTime::ByDefault) };
+        if extractor.is_wall_clock() {
+            return Ok(ExtractedTime::WallClock);
+        }
         let ask = || {
             let (key, value) =
                 if extractor.reads_record() { self.read(record)? } else { (None, None) };

@@ -68,6 +68,12 @@ pub trait TimestampExtractor<K, V>: Send + Sync + 'static {
     /// An error is a deserialization failure of the record.
     fn extract(&self, record: Record<'_, K, V>, partition_time: i64) -> Result<i64, UserError>;
 
+    /// Whether the time is that of the wall clock when the record is processed, whatever
+    /// [`extract`](Self::extract) says.
+    fn is_wall_clock(&self) -> bool {
+        false
+    }
+
     /// Whether the key and value are looked at. If not, they need not be read twice.
     fn reads_record(&self) -> bool {
         true
@@ -94,6 +100,38 @@ pub struct LogAndSkipOnInvalidTimestamp;
 /// The record's own time; instead of an invalid one, the highest so far in the partition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UsePartitionTimeOnInvalidTimestamp;
+
+/// The time of the wall clock when the record is processed, whatever the record says.
+///
+/// ```
+/// use headwater_dsl::{Consumed, StreamsBuilder, WallclockTimestampExtractor};
+/// use headwater_store::serde::Utf8;
+///
+/// let builder = StreamsBuilder::new();
+/// let arrivals = builder.stream(
+///     "arrivals",
+///     Consumed::with(Utf8, Utf8).with_timestamp_extractor(WallclockTimestampExtractor),
+/// );
+/// # drop(arrivals);
+/// # builder.build()?;
+/// # Ok::<(), headwater_dsl::DslError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WallclockTimestampExtractor;
+
+impl<K, V> TimestampExtractor<K, V> for WallclockTimestampExtractor {
+    fn extract(&self, record: Record<'_, K, V>, _: i64) -> Result<i64, UserError> {
+        Ok(record.timestamp)
+    }
+
+    fn is_wall_clock(&self) -> bool {
+        true
+    }
+
+    fn reads_record(&self) -> bool {
+        false
+    }
+}
 
 impl<K, V> TimestampExtractor<K, V> for FailOnInvalidTimestamp {
     fn extract(&self, record: Record<'_, K, V>, _: i64) -> Result<i64, UserError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater_store::serde::Serde;
-use headwater_topology::{StoreKind, StoreSpec};
+use headwater_topology::{GeneratedNames, StoreKind, StoreSpec};
 
 use super::plain_impls;
 use crate::graph::LogicalGraph;
@@ -37,11 +37,22 @@ pub struct Materialized<K, V> {
     pub(crate) value: Option<Codec<V>>,
     in_memory: Option<bool>,
     kind: StoreKind,
+    takes_format: bool,
     caching: bool,
     logging: Option<BTreeMap<String, String>>,
 }
 
-plain_impls!(Materialized { given, name, key, value, in_memory, kind, caching, logging });
+plain_impls!(Materialized {
+    given,
+    name,
+    key,
+    value,
+    in_memory,
+    kind,
+    takes_format,
+    caching,
+    logging
+});
 
 impl<K, V> Materialized<K, V> {
     /// Nothing said: a generated name, the serdes of the group or stream, on disk, cached, logged.
@@ -53,6 +64,7 @@ impl<K, V> Materialized<K, V> {
             value: None,
             in_memory: None,
             kind: StoreKind::TimestampedKeyValue,
+            takes_format: true,
             caching: true,
             logging: Some(BTreeMap::new()),
         }
@@ -67,7 +79,7 @@ impl<K, V> Materialized<K, V> {
     pub fn from_supplier(supplier: StoreSupplier) -> Self {
         let StoreSupplier { name, kind, persistent } = supplier;
         let in_memory = Some(!persistent);
-        Self { given: true, name: Some(name), in_memory, kind, ..Self::new() }
+        Self { given: true, name: Some(name), in_memory, kind, takes_format: false, ..Self::new() }
     }
 
     /// With these serdes and a generated name.
@@ -139,10 +151,20 @@ impl<K: 'static, V: 'static> Materialized<K, V> {
         checked
     }
 
+    /// What is to be noted of a store whose name `store` was generated.
+    pub(crate) fn generated_names(&self, store: &str) -> GeneratedNames {
+        if self.name.is_some() {
+            return GeneratedNames::default();
+        }
+        let changelog_topic = self.logging.as_ref().map(|_| format!("{store}-changelog"));
+        GeneratedNames { changelog_topic, store: Some(store.to_owned()), repartition_topic: None }
+    }
+
     /// The store of this name.
     pub(crate) fn declare(&self, store_name: &str) -> Arc<StoreDeclaration> {
         let serdes = StoreSerdes::new(self.key.clone(), self.value.clone());
-        Arc::new(StoreDeclaration { spec: Arc::new(self.spec(store_name)), serdes })
+        let spec = Arc::new(self.spec(store_name));
+        Arc::new(StoreDeclaration { spec, serdes, takes_format: self.takes_format })
     }
 
     fn spec(&self, store_name: &str) -> StoreSpec {

@@ -246,7 +246,10 @@ impl Surroundings {
                 node: self.name.to_string(),
             });
         };
-        if store.kind != kind {
+        // Headers are one thing more, and need not be looked at.
+        let has_more = store.kind == StoreKindOf::TimestampedKeyValueWithHeaders
+            && kind == StoreKindOf::TimestampedKeyValue;
+        if store.kind != kind && !has_more {
             return Err(ContextError::OtherKind {
                 store: name.to_owned(),
                 wanted: kind.name(),

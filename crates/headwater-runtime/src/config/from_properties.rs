@@ -10,7 +10,7 @@ use super::properties::{self, Property};
 use super::{
     BadRecord, BuiltInAssignor, ConfigError, ProcessingGuarantee, Scope, StreamsConfig, TagKeys,
 };
-use crate::process::{NullRecords, OffsetReset};
+use crate::process::{DefaultTimestampExtractor, NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
 
 /// A key of a properties file that has no effect.
@@ -79,7 +79,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "default.list.value.serde.inner",
     "default.list.value.serde.type",
     "default.production.exception.handler",
-    "default.timestamp.extractor",
     "default.value.serde",
     "dsl.store.format",
     "dsl.store.suppliers.class",
@@ -87,7 +86,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "enable.idempotence",
     "enable.metrics.push",
     "enable.transactional.statestores",
-    "ensure.explicit.internal.resource.naming",
     "exclude.internal.topics",
     "group.id",
     "group.protocol",
@@ -372,6 +370,21 @@ named_setting! {
     ProcessingGuarantee, "at_least_once or exactly_once_v2",
     "at_least_once" => ProcessingGuarantee::AtLeastOnce,
     "exactly_once_v2" => ProcessingGuarantee::ExactlyOnceV2,
+}
+
+named_setting! {
+    DefaultTimestampExtractor, "one of Kafka Streams' extractor classes; an extractor of your own is given to a source, or to the builder as default of a type",
+    "FailOnInvalidTimestamp" => DefaultTimestampExtractor::FailOnInvalidTimestamp,
+    "LogAndSkipOnInvalidTimestamp" => DefaultTimestampExtractor::LogAndSkipOnInvalidTimestamp,
+    "UsePartitionTimeOnInvalidTimestamp"
+        => DefaultTimestampExtractor::UsePartitionTimeOnInvalidTimestamp,
+    "WallclockTimestampExtractor" => DefaultTimestampExtractor::WallclockTimestampExtractor,
+}
+
+named_setting! {
+    bool, "true or false",
+    "true" => true,
+    "false" => false,
 }
 
 named_setting! {

@@ -34,6 +34,10 @@ pub enum ExtractedTime {
     At(i64),
     /// Drop the record, counted.
     Skip,
+    /// The time of the wall clock.
+    WallClock,
+    /// What the application's default says ([`DefaultTimestampExtractor`](crate::DefaultTimestampExtractor)).
+    ByDefault,
 }
 
 /// The entry of a sub-topology: reads a record and hands it to the nodes below. Shared by all
@@ -46,8 +50,8 @@ pub trait SourceNode: fmt::Debug + Send + Sync + 'static {
     fn process(&self, cx: &mut Cx<'_>, record: &RawRecord<'_>) -> Result<(), TaskError>;
 
     /// The time of a record. `record.timestamp` is the one in the batch; `partition_time` the
-    /// highest so far of its partition, −1 when there was none. The default takes the record's own
-    /// and fails on a negative one, as Kafka Streams' `FailOnInvalidTimestamp`.
+    /// highest so far of its partition, −1 when there was none. The default leaves it to the
+    /// application's default.
     ///
     /// # Errors
     /// An error makes the record a deserialization failure.
@@ -56,11 +60,8 @@ pub trait SourceNode: fmt::Debug + Send + Sync + 'static {
         record: &RawRecord<'_>,
         partition_time: i64,
     ) -> Result<ExtractedTime, UserError> {
-        let _ = partition_time;
-        if record.timestamp < 0 {
-            return Err(Box::new(NegativeTimestamp { timestamp: record.timestamp }));
-        }
-        Ok(ExtractedTime::At(record.timestamp))
+        let (_, _) = (record, partition_time);
+        Ok(ExtractedTime::ByDefault)
     }
 }
 

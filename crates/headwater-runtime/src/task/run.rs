@@ -287,8 +287,14 @@ impl Reader<'_> {
             return Ok(None);
         }
         let raw = raw(record, record.timestamp, records);
-        let extracted = self.input.source.extract_time(&raw, self.input.partition_time);
+        let partition_time = self.input.partition_time;
+        let mut extracted = self.input.source.extract_time(&raw, partition_time);
+        if let Ok(ExtractedTime::ByDefault) = extracted {
+            let default = self.thread.default_timestamp_extractor;
+            extracted = default.time(record.timestamp, partition_time, self.thread.now.wall_ms);
+        }
         match extracted {
+            Ok(ExtractedTime::WallClock) => Ok(Some(self.thread.now.wall_ms)),
             Ok(ExtractedTime::At(timestamp)) if timestamp >= 0 => Ok(Some(timestamp)),
             extracted => self.without_time(record, &raw, extracted).map(|()| None),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use headwater_broker::TopicName;
 
-use crate::process::{Handlers, NullRecords};
+use crate::process::{DefaultTimestampExtractor, Handlers, NullRecords};
 use crate::task::MaxTaskIdle;
 use crate::worker::outputs::{OutputLimits, Outputs, TopicIndex};
 use crate::worker::{Now, WorkerConfig};
@@ -25,6 +25,7 @@ pub(crate) struct ThreadCore {
     pub(crate) cache_bytes: usize,
     pub(crate) cache_bytes_max: usize,
     pub(crate) handlers: Handlers,
+    pub(crate) default_timestamp_extractor: DefaultTimestampExtractor,
     pub(crate) null_records: NullRecords,
     pub(crate) max_task_idle: MaxTaskIdle,
     pub(crate) partition_counts: Arc<BTreeMap<TopicName, i32>>,
@@ -41,6 +42,7 @@ impl ThreadCore {
             cache_bytes: 0,
             cache_bytes_max: config.cache_bytes_max,
             handlers: config.handlers.clone(),
+            default_timestamp_extractor: config.default_timestamp_extractor,
             null_records: config.null_records,
             max_task_idle: config.max_task_idle,
             partition_counts: Arc::clone(&config.partition_counts),

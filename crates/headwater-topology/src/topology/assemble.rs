@@ -54,6 +54,7 @@ pub(crate) fn assemble(
             .iter()
             .map(|(topic, properties)| (full_name(topic), *properties))
             .collect(),
+        generated_names: draft.generated_names.clone(),
         patterns: draft.patterns.clone(),
         ids,
     };

@@ -118,6 +118,7 @@ impl Coordinator {
                 compression: config.compression_type,
             },
             handlers: self.shared.handlers.clone(),
+            default_timestamp_extractor: config.default_timestamp_extractor,
             null_records: config.null_records,
             partition_counts: Arc::clone(&self.shared.partition_counts),
             ..WorkerConfig::default()

@@ -201,18 +201,21 @@ async fn a_bad_record_can_be_skipped_or_kept_aside() {
     world.wait_for_counts(&[("a", 1), ("b", 1)]).await;
     close(instance).await;
 
-    world.create("dead", 1, &[]).await;
-    let config = world
-        .config()
-        .processing_exception_handler(BadRecord::DeadLetter)
-        .errors_dead_letter_queue_topic_name("dead");
-    let instance = world.builder(fails()).config(config).start().await.unwrap();
-    running(&instance).await;
-    world.write("a poison b").await;
-    world.wait_for_counts(&[("a", 2), ("b", 2)]).await;
-    close(instance).await;
-    let dead: Vec<String> = world.read("dead").await.into_iter().map(|(word, _)| word).collect();
-    assert_eq!(dead, ["poison"]);
+    let policies = [(BadRecord::DeadLetter, "dead", 2), (BadRecord::Continue, "also-dead", 3)];
+    for (policy, topic, count) in policies {
+        world.create(topic, 1, &[]).await;
+        let config = world
+            .config()
+            .processing_exception_handler(policy)
+            .errors_dead_letter_queue_topic_name(topic);
+        let instance = world.builder(fails()).config(config).start().await.unwrap();
+        running(&instance).await;
+        world.write("a poison b").await;
+        world.wait_for_counts(&[("a", count), ("b", count)]).await;
+        close(instance).await;
+        let dead: Vec<String> = world.read(topic).await.into_iter().map(|(word, _)| word).collect();
+        assert_eq!(dead, ["poison"], "{policy:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,6 +78,40 @@ fn a_failed_record_can_go_to_a_dead_letter_topic() {
     assert_eq!(harness.worker.drops(TASK).unwrap().of(DropReason::Processing), 1);
 }
 
+/// What the original's `ErrorHandlerContext` has: topic, partition, offset, headers, node, task and
+/// time; and the record as it came (feature row E1).
+#[test]
+fn a_handler_is_told_everything() {
+    let told: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let hears = Arc::clone(&told);
+    let handler = move |failure: &headwater_runtime::Failure<'_>| {
+        let text =
+            |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or(b"-")).into_owned();
+        let said = format!(
+            "{} in {} at {}, {} of {}: {}={} with {} headers: {}",
+            failure.kind,
+            failure.task,
+            failure.node,
+            failure.position.map_or_else(String::new, ToString::to_string),
+            failure.timestamp,
+            text(failure.raw_key),
+            text(failure.raw_value),
+            failure.headers.len(),
+            failure.error,
+        );
+        hears.lock().expect("one thread").push(said);
+        headwater_runtime::Reaction::Continue
+    };
+    let mut harness = with_handlers(processing(handler));
+    harness.fetch("in", &[("a", "x", 1), ("a", "fail", 7)]);
+    harness.run();
+    let told = told.lock().expect("one thread");
+    assert_eq!(
+        *told,
+        ["processing in 0_0 at count, in-0 at offset 1 of 7: a=fail with 0 headers: told to"]
+    );
+}
+
 #[test]
 fn an_unknown_dead_letter_topic_is_named() {
     let mut harness = with_handlers(processing(dead_letter("nowhere")));

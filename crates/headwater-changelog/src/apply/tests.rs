@@ -1,0 +1,96 @@
+use std::path::Path;
+
+use headwater_records::{BatchBuilder, Compression, Header, Record, set_base_offset};
+use headwater_store::{
+    CommittedStore, Direction, KeyRange, KeyValueRead, MemoryBackend, OpenOptions, StoreBackend,
+    VersionedOptions, read_headers,
+};
+
+use super::*;
+
+/// Applies these changelog records, one stretch for each, to a store of a layout.
+fn restored(layout: Layout, records: &[(&str, Option<&str>, i64)]) -> CommittedStore {
+    let mut storage = MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
+    let space = storage.space("store").unwrap();
+    let reader = storage.reader();
+    let topic_partition = TopicPartition::new("changelog", 0);
+    let position = ChangelogPosition {
+        topic_id: [1; 16],
+        next_offset: 0,
+        leader_epoch: None,
+        at_end_ms: None,
+    };
+    let store = ChangelogStore { topic_partition, storage: 0, space, layout, position };
+    let memory = RestoreMemory::new(1 << 20);
+    let mut step = StoreStep::new(vec![storage], vec![store], &memory);
+    for (offset, &(key, value, timestamp)) in (0..).zip(records) {
+        let mut builder = BatchBuilder::new(Compression::None);
+        let headers = [Header { name: "h", value: Some(b"1") }];
+        let (key, value) = (Some(key.as_bytes()), value.map(str::as_bytes));
+        builder.append(Record { timestamp, key, value, headers: &headers }).unwrap();
+        let mut batches = builder.finish().stamp_none().to_vec();
+        set_base_offset(&mut batches, offset, 0).unwrap();
+        let is_last = offset + 1 == i64::try_from(records.len()).unwrap();
+        let stretch = Stretch {
+            changelog: 0,
+            batches: batches.into(),
+            aborted: Vec::new(),
+            from_offset: offset,
+            next_offset: offset + 1,
+            leader_epoch: None,
+            at_end_ms: is_last.then_some(1),
+        };
+        assert_eq!(step.apply(&[stretch]).unwrap()[0].records, 1);
+    }
+    CommittedStore::new("store", space, reader)
+}
+
+fn stored(store: &mut CommittedStore, key: &str) -> Option<Vec<u8>> {
+    store.get(key.as_bytes()).unwrap().map(<[u8]>::to_vec)
+}
+
+#[test]
+fn a_store_with_headers_gets_them_from_the_records() {
+    let layout = Layout::TimestampedKeyValueWithHeaders;
+    let mut store = restored(layout, &[("a", Some("x"), 7), ("b", Some("y"), 8), ("b", None, 9)]);
+    let found = stored(&mut store, "a").unwrap();
+    let part = layout.split(&found);
+    assert_eq!((part.timestamp, part.value), (Some(7), &b"x"[..]));
+    assert_eq!(read_headers(part.headers).unwrap(), [("h", Some(&b"1"[..]))]);
+    assert_eq!(stored(&mut store, "b"), None);
+}
+
+#[test]
+fn an_lru_store_begins_with_the_order_of_its_changelog() {
+    let records = [("b", Some("1"), 1), ("a", Some("2"), 2), ("b", Some("3"), 3)];
+    let mut store = restored(Layout::Lru, &records);
+    let [a, b] = ["a", "b"].map(|key| stored(&mut store, key).unwrap());
+    assert!(a < b, "the number in front says that a was written before b");
+    assert_eq!(Layout::Lru.split(&b).value, b"3");
+}
+
+/// Late updates find their place among the others, and what the live store has refused is refused.
+#[test]
+fn a_versioned_store_is_restored_update_by_update() {
+    let options = VersionedOptions::new(20, Some(5));
+    let records = [
+        ("a", Some("1"), 100),
+        ("a", Some("2"), 110),
+        ("a", Some("3"), 105),
+        ("a", Some("5"), 79),
+        ("b", Some("6"), 130),
+        ("a", None, 131),
+    ];
+    let mut store = restored(Layout::Versioned(options), &records);
+    let mut layout = VersionedLayout::new(options);
+    let versions = layout.versions(&mut store, b"a", 0, 1_000).unwrap();
+    let found: Vec<_> = versions.iter().map(|it| (it.value.as_slice(), it.timestamp)).collect();
+    assert_eq!(found, [(&b"3"[..], 105), (b"2", 110)], "segments go as a whole");
+    assert!(layout.get(&mut store, b"a").unwrap().is_none());
+    let mut cursor = store.range(KeyRange::all(), Direction::Forward).unwrap();
+    let mut entries = 0;
+    while store.next(&mut cursor).unwrap().is_some() {
+        entries += 1;
+    }
+    assert_eq!(entries, 4, "two rows of a, the latest value of b, the stream time");
+}

@@ -34,24 +34,24 @@ fn prices(instance: &Instance) -> Prices {
 
 fn check(instance: &Instance) {
     let prices = prices(instance);
-    let at = |time| prices.get_as_of("tea", time).unwrap().map(|price| price.value);
+    let at = |time| prices.get_as_of("tea", time).expect("it is here").map(|price| price.value);
     assert_eq!(
         [at(9), at(10), at(14), at(15), at(30)].map(Option::unwrap_or_default),
         ["", "1", "1", "2", "3"]
     );
-    assert_eq!(prices.get("tea").unwrap().map(|price| price.timestamp), Some(20));
-    let versions = prices.versions("tea", 12, 18).unwrap();
+    assert_eq!(prices.get("tea").expect("it is here").map(|price| price.timestamp), Some(20));
+    let versions = prices.versions("tea", 12, 18).expect("it is here");
     let valid: Vec<_> = versions
         .iter()
         .map(|price| (price.value.as_str(), price.timestamp, price.valid_to))
         .collect();
     assert_eq!(valid, [("1", 10, Some(15)), ("2", 15, Some(20))]);
-    assert!(prices.get("coffee").unwrap().is_none());
+    assert!(prices.get("coffee").expect("it is here").is_none());
 
     let plain = QueryableStoreTypes::key_value::<String, String, _, _>(Utf8, Utf8);
-    let plain = instance.store(StoreQueryParameters::new("plain", plain)).unwrap();
+    let plain = instance.store(StoreQueryParameters::new("plain", plain)).expect("it runs");
     // The late update came last, and a store without history does not know better.
-    assert_eq!(plain.get("tea").unwrap().as_deref(), Some("2"));
+    assert_eq!(plain.get("tea").expect("it is here").as_deref(), Some("2"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,14 +10,16 @@
 mod build;
 mod case;
 mod check;
+mod contents;
 mod data;
-mod driver;
 mod files;
 mod functions;
 mod low_level;
+mod notes;
 mod params;
 mod printed;
 mod processors;
+mod run;
 mod serdes;
 mod structure;
 mod summary;

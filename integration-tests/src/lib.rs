@@ -33,6 +33,8 @@ mod documents {
     mod processors {}
     #[doc = include_str!("../../docs/book/src/failures.md")]
     mod failures {}
+    #[doc = include_str!("../../docs/book/src/testing.md")]
+    mod testing {}
     #[doc = include_str!("../../docs/book/src/configuration.md")]
     mod configuration {}
     #[doc = include_str!("../../docs/book/src/kafka.md")]

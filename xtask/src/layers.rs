@@ -39,6 +39,18 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "headwater-testing",
+        &[
+            "headwater-records",
+            "headwater-topology",
+            "headwater-store",
+            "headwater-broker",
+            "headwater-changelog",
+            "headwater-runtime",
+            "headwater-dsl",
+        ],
+    ),
+    (
         "headwater",
         &[
             "headwater-records",
@@ -56,7 +68,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("headwater-cli", &["headwater", "headwater-assignor", "headwater-topology"]),
     ("kafka-nodes", &[]),
-    ("integration-tests", &["headwater", "headwater-topology", "kafka-nodes"]),
+    ("integration-tests", &["headwater", "headwater-testing", "headwater-topology", "kafka-nodes"]),
     ("headwater-bench", &["headwater"]),
     ("xtask", &["kafka-nodes"]),
 ];

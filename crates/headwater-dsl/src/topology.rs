@@ -70,6 +70,15 @@ impl Topology {
         let programs = self.inner.behaviours.programs(&graph)?;
         Ok(ApplicationTopology { graph, programs })
     }
+
+    /// One program of all sub-topologies together, for a driver that runs an application as a single
+    /// task, as the test driver of Kafka Streams does. Instances run one for each sub-topology.
+    ///
+    /// # Errors
+    /// As [`for_application`](Self::for_application).
+    pub fn program_of_all(&self, graph: &Graph) -> Result<Arc<Program>, DslError> {
+        Ok(Arc::new(self.inner.behaviours.program_of_all(graph)?))
+    }
 }
 
 impl Application for Topology {

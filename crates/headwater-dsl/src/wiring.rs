@@ -68,22 +68,34 @@ pub(crate) type DefaultExtractors = BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>
 impl Behaviours {
     /// The program of each sub-topology that has tasks, by its number.
     pub(crate) fn programs(&self, graph: &Graph) -> Result<BTreeMap<u32, Arc<Program>>, DslError> {
-        graph
-            .subtopologies()
-            .iter()
-            .filter(|subtopology| !subtopology.is_global)
-            .map(|subtopology| Ok((subtopology.id.0, Arc::new(self.program(graph, subtopology)?))))
+        with_tasks(graph)
+            .map(|subtopology| {
+                let Subtopology { id, nodes, stores, .. } = subtopology;
+                Ok((id.0, Arc::new(self.program(graph, nodes, stores)?)))
+            })
             .collect()
     }
 
-    fn program(&self, graph: &Graph, subtopology: &Subtopology) -> Result<Program, DslError> {
-        let nodes = subtopology.nodes.iter().map(|&id| graph.node(id).name.as_str().into());
-        let mut program = Program { nodes: nodes.collect(), ..Program::default() };
-        program.stores =
-            subtopology.stores.iter().filter_map(|name| self.store_program(graph, name)).collect();
+    /// One program of all sub-topologies that have tasks.
+    pub(crate) fn program_of_all(&self, graph: &Graph) -> Result<Program, DslError> {
+        let mut nodes: Vec<NodeId> = with_tasks(graph).flat_map(|it| it.nodes.clone()).collect();
+        nodes.sort_unstable();
+        let stores: Vec<String> = with_tasks(graph).flat_map(|it| it.stores.clone()).collect();
+        self.program(graph, &nodes, &stores)
+    }
+
+    fn program(
+        &self,
+        graph: &Graph,
+        nodes: &[NodeId],
+        stores: &[String],
+    ) -> Result<Program, DslError> {
+        let names = nodes.iter().map(|&id| graph.node(id).name.as_str().into());
+        let mut program = Program { nodes: names.collect(), ..Program::default() };
+        program.stores = stores.iter().filter_map(|name| self.store_program(graph, name)).collect();
         let mut edges: BTreeMap<NodeId, Edge> = BTreeMap::new();
         // Nodes are numbered parents first, so backwards every child comes before its parents.
-        for (index, &id) in subtopology.nodes.iter().enumerate().rev() {
+        for (index, &id) in nodes.iter().enumerate().rev() {
             let node = graph.node(id);
             let Some(behaviour) = self.nodes.get(&node.name) else { continue };
             let below: Vec<(&str, &Edge)> = node
@@ -136,6 +148,10 @@ impl Behaviours {
                 .and_then(|declaration| declaration.serdes.formats(&self.default_serdes, name)),
         })
     }
+}
+
+fn with_tasks(graph: &Graph) -> impl Iterator<Item = &Subtopology> {
+    graph.subtopologies().iter().filter(|subtopology| !subtopology.is_global)
 }
 
 /// A store that is connected to a processor.

@@ -71,11 +71,15 @@ use plan::Changelogs;
 use shared::Shared;
 use uncaught::Hooks;
 
+pub(crate) use opener::local_stores;
+
 pub use connect::Connector;
 pub use coordinator::{TaskRole, TaskStatus};
 pub use error::{CloseTimeout, InstanceError, StartError};
 pub use local::ThreadMetadata;
+pub use opener::{ChangelogEnds, PreparedRestore, prepare_restore, restore_starts};
 pub use state::InstanceState;
+pub use storages::{OpenedStorages, StorageOptions, StorePosition, open_storages, rebuild};
 pub use thread::Execution;
 pub use uncaught::UncaughtReaction;
 
@@ -486,7 +490,7 @@ impl InstanceBuilder {
         };
         let new_process_id = self.process_id.unwrap_or_else(Uuid::new_v4);
         let (state_dir, held) = self.open_state_dir(&*blocking, new_process_id).await?;
-        let handlers = self.handlers.clone().unwrap_or_else(|| handlers(&self.config));
+        let handlers = self.handlers.clone().unwrap_or_else(|| configured_handlers(&self.config));
         let (topology, checked) =
             check_topics(&*broker, &topology, &self.config, handlers.topics()).await?;
         let programs = self.application.programs(&topology).map_err(wrong)?;
@@ -552,7 +556,7 @@ fn changelogs(plan: &TaskPlan, programs: &BTreeMap<u32, Arc<Program>>) -> Change
 }
 
 /// The handlers that the settings name.
-fn handlers(config: &StreamsConfig) -> Handlers {
+pub fn configured_handlers(config: &StreamsConfig) -> Handlers {
     let topic = config.errors_dead_letter_queue_topic_name.as_deref();
     let handler = |policy: BadRecord| -> Arc<dyn ExceptionHandler> {
         match (policy, topic) {

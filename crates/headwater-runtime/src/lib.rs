@@ -7,6 +7,7 @@
 
 mod config;
 mod facts;
+pub mod hosting;
 mod instance;
 pub mod process;
 pub mod query;

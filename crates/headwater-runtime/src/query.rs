@@ -30,4 +30,6 @@ pub use read_only::{ReadOnlyEntries, ReadOnlyKeyValueStore, ReadOnlyTimestampedK
 pub use uncommitted::{UncommittedEntries, UncommittedReads};
 pub use versioned::ReadOnlyVersionedKeyValueStore;
 
-pub(crate) use local::{KnownStores, LocalStore, LocalTask, LocalTasks, StoreView};
+pub(crate) use local::{
+    KnownStore, KnownStores, LocalStore, LocalTask, LocalTasks, StoreView, WantedPartitions,
+};

@@ -20,6 +20,7 @@ pub use outputs::{OutputLimits, Partitioning};
 pub(crate) use outputs::{AppendError, Outputs, TopicIndex};
 pub(crate) use thread_core::ThreadCore;
 
+use crate::config::StreamsConfig;
 use crate::process::{
     DefaultTimestampExtractor, DropCounts, DroppedRecords, Handlers, NullRecords, TaskError,
 };
@@ -53,6 +54,35 @@ pub struct WorkerConfig {
     pub null_records: NullRecords,
     /// How many partitions each output topic has: sinks, changelogs, dead-letter topics.
     pub partition_counts: Arc<BTreeMap<TopicName, i32>>,
+}
+
+impl WorkerConfig {
+    /// The settings of one of the stream threads of an instance.
+    pub fn of_thread(
+        config: &StreamsConfig,
+        handlers: Handlers,
+        partition_counts: Arc<BTreeMap<TopicName, i32>>,
+    ) -> Self {
+        let share = |bytes: u64| {
+            usize::try_from(bytes).unwrap_or(usize::MAX) / config.num_stream_threads.max(1)
+        };
+        Self {
+            exactly_once: config.is_exactly_once(),
+            commit_interval: Duration::from_millis(config.commit_interval_in_force_ms()),
+            max_task_idle: config.max_task_idle_ms,
+            cache_bytes_max: share(config.statestore_cache_max_bytes),
+            uncommitted_bytes_max: share(config.statestore_uncommitted_max_bytes),
+            outputs: OutputLimits {
+                batch_bytes: usize::try_from(config.batch_size).unwrap_or(usize::MAX),
+                compression: config.compression_type,
+            },
+            handlers,
+            default_timestamp_extractor: config.default_timestamp_extractor,
+            null_records: config.null_records,
+            partition_counts,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for WorkerConfig {

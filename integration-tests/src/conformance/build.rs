@@ -17,6 +17,7 @@ use super::functions::{
     Failed, aggregator, constant, expression, flat_pairs, flat_values, predicate, reducer,
 };
 use super::low_level;
+use super::notes::Notes;
 use super::params::{
     consumed, grouped, materialized, processed, produced, repartitioned, store, time_from_value,
 };
@@ -141,6 +142,8 @@ pub(super) struct Built {
     pub(super) topology: headwater::Topology,
     /// The names of queryable stores, by the id of the table.
     pub(super) queryable: BTreeMap<String, Option<String>>,
+    /// The calls of peek and foreach.
+    pub(super) notes: Notes,
     /// What was printed, by label.
     pub(super) printed: BTreeMap<String, Page>,
     /// The names of the branches of a split, by the number of its operator.
@@ -162,10 +165,11 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
     configure(&builder, &case.config);
     let mut made = BTreeMap::new();
     let mut branches = BTreeMap::new();
+    let notes = Notes::default();
     for (op, json) in case.topology.iter().enumerate() {
         if json["op"] == "split" {
             branches.insert(op, split(&mut made, json)?);
-        } else if let Some(result) = apply(&builder, &made, json)? {
+        } else if let Some(result) = apply(&builder, &made, &notes, json)? {
             let id = json.get("id").map_or_else(|| format!("#{op}"), |id| json_text(id).to_owned());
             made.insert(id, result);
         }
@@ -189,7 +193,7 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
             Some((id, name.map(str::to_owned)))
         })
         .collect();
-    Ok(Built { topology, queryable, printed, branches })
+    Ok(Built { topology, queryable, notes, printed, branches })
 }
 
 /// What the configuration says to the builder.
@@ -210,6 +214,7 @@ fn configure(builder: &StreamsBuilder, config: &Json) {
 fn apply(
     builder: &StreamsBuilder,
     made: &BTreeMap<String, Made>,
+    notes: &Notes,
     op: &Json,
 ) -> Result<Option<Made>, Missing> {
     let name = json_text(&op["op"]);
@@ -229,8 +234,8 @@ fn apply(
     }
     let input = op.get("in").and_then(|input| made.get(json_text(input)));
     match input {
-        Some(Made::Stream(stream)) => on_stream(stream, made, op),
-        Some(Made::Longs(stream)) => on_stream(stream, made, op),
+        Some(Made::Stream(stream)) => on_stream(stream, made, notes, op),
+        Some(Made::Longs(stream)) => on_stream(stream, made, notes, op),
         Some(Made::Table(table)) => on_table(table, op),
         Some(Made::LongTable(table)) => on_table(table, op),
         Some(Made::GroupedStream(group)) => on_grouped_stream(group, op),
@@ -292,6 +297,7 @@ fn source(builder: &StreamsBuilder, op: &Json) -> Result<Stream<Value>, Missing>
 fn on_stream<V: Dyn>(
     stream: &Stream<V>,
     made: &BTreeMap<String, Made>,
+    notes: &Notes,
     op: &Json,
 ) -> Result<Option<Made>, Missing>
 where
@@ -306,7 +312,7 @@ where
             let predicate = predicate(&op["predicate"])?;
             stream.try_filter_not(move |k, v| V::show(v, |v| predicate(k, v)))
         }
-        "peek" => stream.peek(|_, _| {}),
+        "peek" => stream.peek(note(notes, op)),
         "merge" => match V::as_stream(made.get(json_text(&op["with"]))) {
             Some(other) => stream.merge(other),
             None => return Err(Missing("merge of streams of different types".to_owned())),
@@ -324,7 +330,7 @@ where
         "process" | "process_values" | "map" | "map_values" | "flat_map" | "flat_map_values" => {
             return on_stream_to_any(stream, op).map(Some);
         }
-        "foreach" | "to" => return end(stream, op).map(|()| None),
+        "foreach" | "to" => return end(stream, notes, op).map(|()| None),
         "group_by_key" => {
             let group = stream.group_by_key(grouped(op.get("grouped"))?);
             return Ok(Some(V::grouped(group)));
@@ -405,12 +411,18 @@ fn print<V: Dyn>(stream: &Stream<V>, op: &Json) -> Made {
     Made::Printed(label.to_owned(), page)
 }
 
-fn end<V: Dyn>(stream: &Stream<V>, op: &Json) -> Result<(), Missing>
+/// Notes a call under the operator's label.
+fn note<V: Dyn>(notes: &Notes, op: &Json) -> impl Fn(Option<&Value>, Option<&V>) + use<V> {
+    let (notes, label) = (notes.clone(), json_text(&op["label"]).to_owned());
+    move |key, value| V::show(value, |value| notes.add(&label, key, value))
+}
+
+fn end<V: Dyn>(stream: &Stream<V>, notes: &Notes, op: &Json) -> Result<(), Missing>
 where
     DynSerde: Serde<V>,
 {
     if op["op"] == "foreach" {
-        let end = stream.foreach(|_, _| {});
+        let end = stream.foreach(note(notes, op));
         if let Some(name) = op.get("named") {
             end.named(json_text(name));
         }

@@ -14,7 +14,6 @@ pub struct Case {
     /// Topic to serdes of key and value.
     pub(super) serdes: Json,
     pub(super) input: Vec<Json>,
-    pub(super) flags: Vec<String>,
     pub(super) expect: Json,
 }
 
@@ -72,7 +71,6 @@ impl Case {
             topology,
             serdes: json["serdes"].clone(),
             input: json["input"].as_array().cloned().unwrap_or_default(),
-            flags: texts(&json["flags"]),
             expect: json["expect"].clone(),
         })
     }

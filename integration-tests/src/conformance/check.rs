@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::build::{BuildFailure, build};
 use super::case::{Case, Difference, Missing, Outcome};
-use super::{data, structure};
+use super::{data, run, structure};
 
 /// Builds and runs a case, and compares all that it expects.
 ///
@@ -40,7 +40,7 @@ fn differences(case: &Case) -> Result<Vec<Difference>, Missing> {
         }
         (Ok(built), None) => {
             let mut differences = structure::differences(case, &built);
-            differences.extend(data::differences(case, &built)?);
+            differences.extend(data::differences(case, &built, &run::run(case, &built)?));
             Ok(differences)
         }
     }

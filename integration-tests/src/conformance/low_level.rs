@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::build::{BuildFailure, Built};
 use super::case::{Case, Missing, text as json_text, texts};
+use super::notes::Notes;
 use super::params::{consumed, processed, produced, store};
 use super::processors::{Recipe, Running};
 use super::serdes::DynSerde;
@@ -32,6 +33,7 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
         queryable: BTreeMap::new(),
         branches: BTreeMap::new(),
         printed: BTreeMap::new(),
+        notes: Notes::default(),
     })
 }
 

@@ -24,6 +24,23 @@ pub(super) enum DynSerde {
 }
 
 impl DynSerde {
+    pub(super) const ALL: [Self; 9] = [
+        Self::Text,
+        Self::Long,
+        Self::Int,
+        Self::Double,
+        Self::Boolean,
+        Self::Bytes,
+        Self::Uuid,
+        Self::Picky,
+        Self::Tagged,
+    ];
+
+    /// Whether this is the name of its format: its own, or that of counts, which say themselves how they are written.
+    pub(super) fn is(self, format: &str) -> bool {
+        self.format() == format || (self == Self::Long && format == Long.format())
+    }
+
     pub(super) fn named(json: &Json) -> Result<Self, Missing> {
         Ok(match json.as_str() {
             Some("string") => Self::Text,

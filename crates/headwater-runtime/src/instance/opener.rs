@@ -16,8 +16,8 @@ use headwater_broker::{
     OffsetSpec, TopicId, TopicName, TopicPartition,
 };
 use headwater_changelog::{
-    BlockingExt, ChangelogStore, Limit, RestoreFacts, RestorePartition, RestoreStart, StoreStep,
-    restore_start, tombstone_retention_ms,
+    BlockingExt, ChangelogStore, Limit, RestoreFacts, RestoreMemory, RestorePartition,
+    RestoreStart, StoreStep, restore_start, tombstone_retention_ms,
 };
 use headwater_store::{ChangelogPosition, TaskStorage};
 use headwater_topology::TaskId;
@@ -26,7 +26,9 @@ use super::error::InstanceError;
 use super::life_cycle::Role;
 use super::reset::reset_offset;
 use super::shared::Shared;
-use super::storages::{OpenedStorages, StorePosition, look_into_storages, open_storages, rebuild};
+use super::storages::{
+    OpenedStorages, StorageOptions, StorePosition, look_into_storages, open_storages, rebuild,
+};
 use crate::process::{OffsetReset, Program, StoreProgram};
 use crate::query::LocalStore;
 use crate::task::{InputStart, OffsetMetadata, StorePlace};
@@ -57,10 +59,10 @@ pub(super) async fn open_task(
 ) -> Result<OpenedTask, InstanceError> {
     let begins = beginnings(shared, id, role).await?;
     let opened = {
-        let (shared, program) = (Arc::clone(shared), shared.program(id));
+        let (options, program) = (storage_options(shared, id), shared.program(id));
         let blocking = Arc::clone(&shared.blocking);
         blocking
-            .call(move || open_storages(&shared, id, &program, rebuild_all))
+            .call(move || open_storages(&options, id, &program, rebuild_all))
             .await
             .ok_or(InstanceError::Blocking { task: id })??
     };
@@ -79,10 +81,10 @@ pub(super) async fn prepare_task(
 ) -> Result<OpenedTask, InstanceError> {
     let begins = beginnings(shared, id, role).await?;
     let opened = {
-        let (shared, program) = (Arc::clone(shared), shared.program(id));
+        let (options, program) = (storage_options(shared, id), shared.program(id));
         let blocking = Arc::clone(&shared.blocking);
         blocking
-            .call(move || look_into_storages(&shared, id, &program, (storages, places)))
+            .call(move || look_into_storages(&options, id, &program, (storages, places)))
             .await
             .ok_or(InstanceError::Blocking { task: id })??
     };
@@ -119,37 +121,67 @@ async fn look_at_changelogs(
     let program = shared.program(id);
     let logs = changelog_ends(shared, id, &opened.positions).await?;
     let now_ms = shared.clock.wall_ms();
-    let mut begins = Vec::with_capacity(logs.len());
-    for (position, log) in opened.positions.iter().zip(&logs) {
-        let start = restore_start(&facts(position, log, now_ms));
-        if let RestoreStart::Rebuild { reason } = start {
-            tracing::warn!(
-                task = %id, store = %position.store, changelog = %position.topic_partition,
-                "the store is rebuilt from the beginning of its changelog: {reason}"
-            );
-        }
-        begins.push(start);
-    }
+    let begins = restore_starts(id, &opened, &logs, now_ms);
     let opened = empty_rebuilt(shared, id, opened, &begins).await?;
-    let local_stores = local_stores(&program, &opened);
-    let opened = ready_to_restore(inputs, opened, &begins, &logs, &committed, shared);
-    Ok(OpenedTask { local_stores, ..opened })
+    let local_stores = local_stores(&program, &opened.storages, &opened.places);
+    let committed_offset =
+        |partition: &TopicPartition| committed.get(partition).map(|committed| committed.offset);
+    let memory = &shared.restore_memory;
+    let prepared = prepare_restore(opened, &begins, &logs, committed_offset, now_ms, memory);
+    let PreparedRestore { places, changelogs, step } = prepared;
+    let retention_ms = logs.iter().filter_map(|log| log.tombstone_retention_ms).min();
+    let tombstone_retention =
+        retention_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+    Ok(OpenedTask { inputs, places, changelogs, step, tombstone_retention, local_stores })
+}
+
+fn storage_options(shared: &Shared, id: TaskId) -> StorageOptions {
+    StorageOptions {
+        task_dir: shared.task_dir(id),
+        backend: Arc::clone(&shared.backend),
+        open_options: shared.open_options.clone(),
+    }
 }
 
 /// What the broker says of a changelog.
 #[derive(Clone, Copy, Debug)]
-struct Log {
-    topic_id: TopicId,
-    start: ListedOffset,
-    end: ListedOffset,
+pub struct ChangelogEnds {
+    /// The topic's id; all zero when the broker gives no ids.
+    pub topic_id: TopicId,
+    /// First offset that can be read.
+    pub start: ListedOffset,
+    /// The offset after the last record.
+    pub end: ListedOffset,
     /// Where the epoch of the store's position ends.
-    position_epoch_end: Option<i64>,
-    tombstone_retention_ms: Option<i64>,
+    pub position_epoch_end: Option<i64>,
+    /// How long tombstones are kept; `None` when the topic is not compacted.
+    pub tombstone_retention_ms: Option<i64>,
 }
 
 type Committed = BTreeMap<TopicPartition, CommittedOffset>;
 
-fn facts(position: &StorePosition, log: &Log, now_ms: i64) -> RestoreFacts {
+/// Where the restore of each store with a changelog begins. What has to be rebuilt is logged, with
+/// the reason.
+pub fn restore_starts(
+    task: TaskId,
+    opened: &OpenedStorages,
+    logs: &[ChangelogEnds],
+    now_ms: i64,
+) -> Vec<RestoreStart> {
+    let starts = opened.positions.iter().zip(logs).map(|(position, log)| {
+        let start = restore_start(&facts(position, log, now_ms));
+        if let RestoreStart::Rebuild { reason } = start {
+            tracing::warn!(
+                %task, store = %position.store, changelog = %position.topic_partition,
+                "the store is rebuilt from the beginning of its changelog: {reason}"
+            );
+        }
+        start
+    });
+    starts.collect()
+}
+
+fn facts(position: &StorePosition, log: &ChangelogEnds, now_ms: i64) -> RestoreFacts {
     RestoreFacts {
         position: position.position,
         has_data: position.has_data,
@@ -218,7 +250,7 @@ async fn changelog_ends(
     shared: &Shared,
     id: TaskId,
     positions: &[StorePosition],
-) -> Result<Vec<Log>, InstanceError> {
+) -> Result<Vec<ChangelogEnds>, InstanceError> {
     if positions.is_empty() {
         return Ok(Vec::new());
     }
@@ -247,7 +279,7 @@ async fn changelog_ends(
             return Err(InstanceError::NoChangelog { task: id, topic: topic.clone() });
         };
         let configs = retry(shared, id, operation, || broker.topic_configs(topic)).await?;
-        logs.push(Log {
+        logs.push(ChangelogEnds {
             topic_id: description.id,
             start: starts[index].unwrap_or(empty),
             end: ends[index].unwrap_or(empty),
@@ -313,15 +345,27 @@ async fn empty_rebuilt(
         .map_err(|source| InstanceError::Open { task: id, source })
 }
 
-fn ready_to_restore(
-    inputs: Vec<(InputStart, OffsetReset)>,
+/// What is left to restore of a task whose storages are open.
+#[derive(Debug)]
+pub struct PreparedRestore {
+    /// Where its stores lie, by the program's stores.
+    pub places: Vec<StorePlace>,
+    /// What is to be read.
+    pub changelogs: Vec<RestorePartition>,
+    /// Applies it. It has the storages.
+    pub step: StoreStep,
+}
+
+/// Puts together what is to be read, and what is done with it. Stores that are to be rebuilt are empty
+/// already.
+pub fn prepare_restore(
     opened: OpenedStorages,
     begins: &[RestoreStart],
-    logs: &[Log],
-    committed: &Committed,
-    shared: &Shared,
-) -> OpenedTask {
-    let now_ms = shared.clock.wall_ms();
+    logs: &[ChangelogEnds],
+    committed: impl Fn(&TopicPartition) -> Option<i64>,
+    now_ms: i64,
+    memory: &RestoreMemory,
+) -> PreparedRestore {
     let mut changelogs = Vec::with_capacity(begins.len());
     let mut stores = Vec::with_capacity(begins.len());
     for ((store, begin), log) in opened.positions.iter().zip(begins).zip(logs) {
@@ -330,8 +374,7 @@ fn ready_to_restore(
             RestoreStart::Rebuild { .. } => (log.start.offset, None),
         };
         let limit = if store.is_source {
-            let committed = committed.get(&store.topic_partition);
-            Limit::Committed(committed.map(|committed| committed.offset))
+            Limit::Committed(committed(&store.topic_partition))
         } else {
             Limit::End
         };
@@ -358,23 +401,18 @@ fn ready_to_restore(
             position,
         });
     }
-    let step = StoreStep::new(opened.storages, stores, &shared.restore_memory);
-    let retention_ms = logs.iter().filter_map(|log| log.tombstone_retention_ms).min();
-    let tombstone_retention =
-        retention_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
-    OpenedTask {
-        inputs,
-        places: opened.places,
-        changelogs,
-        step,
-        tombstone_retention,
-        local_stores: Arc::default(),
-    }
+    let step = StoreStep::new(opened.storages, stores, memory);
+    PreparedRestore { places: opened.places, changelogs, step }
 }
 
-fn local_stores(program: &Program, opened: &OpenedStorages) -> Arc<[LocalStore]> {
-    let readers: Vec<_> = opened.storages.iter().map(|storage| storage.reader()).collect();
-    let stores = program.stores.iter().zip(&opened.places);
+/// The stores of a task as queries see them.
+pub(crate) fn local_stores(
+    program: &Program,
+    storages: &[Box<dyn TaskStorage>],
+    places: &[StorePlace],
+) -> Arc<[LocalStore]> {
+    let readers: Vec<_> = storages.iter().map(|storage| storage.reader()).collect();
+    let stores = program.stores.iter().zip(places);
     let local = |(store, place): (&StoreProgram, &StorePlace)| LocalStore {
         name: store.spec.name.as_str().into(),
         space: place.space,

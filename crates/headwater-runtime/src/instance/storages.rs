@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headwater_broker::TopicPartition;
@@ -14,46 +14,71 @@ use headwater_topology::TaskId;
 
 use super::error::InstanceError;
 use super::opener::storage_dir;
-use super::shared::Shared;
 use crate::process::{Program, StoreBackendChoice, StoreProgram};
 use crate::task::{NewTask, StorePlace};
 
+/// Where the storages of a task lie, and how they are opened.
+#[derive(Debug)]
+pub struct StorageOptions {
+    /// The task's directory; only a name for backends that keep nothing on disk.
+    pub task_dir: PathBuf,
+    /// Keeps the stores that do not say otherwise.
+    pub backend: Arc<dyn StoreBackend>,
+    /// How it opens them.
+    pub open_options: OpenOptions,
+}
+
 /// The open storages of a task.
 #[derive(Debug)]
-pub(super) struct OpenedStorages {
-    pub(super) storages: Vec<Box<dyn TaskStorage>>,
+pub struct OpenedStorages {
+    /// One for each backend.
+    pub storages: Vec<Box<dyn TaskStorage>>,
     /// By the program's stores.
-    pub(super) places: Vec<StorePlace>,
+    pub places: Vec<StorePlace>,
     /// Of the stores with a changelog.
-    pub(super) positions: Vec<StorePosition>,
+    pub positions: Vec<StorePosition>,
 }
 
 /// How far a store holds its changelog.
 #[derive(Debug)]
-pub(super) struct StorePosition {
-    pub(super) store: Arc<str>,
+pub struct StorePosition {
+    /// The store's name.
+    pub store: Arc<str>,
     /// Which of the program's stores.
-    pub(super) index: usize,
-    pub(super) place: StorePlace,
-    pub(super) layout: Layout,
-    pub(super) topic_partition: TopicPartition,
+    pub index: usize,
+    /// Where it lies.
+    pub place: StorePlace,
+    /// How its entries are laid out.
+    pub layout: Layout,
+    /// Its changelog.
+    pub topic_partition: TopicPartition,
     /// The changelog is a source topic.
-    pub(super) is_source: bool,
-    pub(super) position: Option<ChangelogPosition>,
-    pub(super) has_data: bool,
-    pub(super) damaged: bool,
+    pub is_source: bool,
+    /// The position stored with it.
+    pub position: Option<ChangelogPosition>,
+    /// It has entries.
+    pub has_data: bool,
+    /// Its bytes, or the stored position, could not be read.
+    pub damaged: bool,
 }
 
-/// Opens all storages of a task. One whose bytes cannot be trusted is removed and made anew.
-pub(super) fn open_storages(
-    shared: &Shared,
+/// Opens all storages of a task; with `rebuild_all` what is there is removed first. One whose bytes
+/// cannot be trusted is removed and made anew. It blocks.
+///
+/// # Errors
+/// [`InstanceError::Open`]: what the backends report.
+///
+/// # Panics
+/// Never: the backend of each store is among those that are opened.
+pub fn open_storages(
+    options: &StorageOptions,
     id: TaskId,
     program: &Program,
     rebuild_all: bool,
 ) -> Result<OpenedStorages, InstanceError> {
     let open_error = |source| InstanceError::Open { task: id, source };
-    let backends = backends(shared, program);
-    let task_dir = shared.task_dir(id);
+    let backends = backends(options, program);
+    let task_dir = options.task_dir.clone();
     let mut storages = Vec::with_capacity(backends.len());
     let mut damaged = Vec::with_capacity(backends.len());
     for backend in &backends {
@@ -62,12 +87,12 @@ pub(super) fn open_storages(
             wipe(&dir).map_err(open_error)?;
         }
         let (storage, was_damaged) =
-            open(&**backend, &dir, &shared.open_options).map_err(open_error)?;
+            open(&**backend, &dir, &options.open_options).map_err(open_error)?;
         storages.push(storage);
         damaged.push(was_damaged);
     }
     let storage_of = |store: &StoreProgram| {
-        let wanted = backend_of(shared, store);
+        let wanted = backend_of(options, store);
         backends.iter().position(|backend| same(backend, &wanted)).expect("it was opened")
     };
     let mut places =
@@ -78,33 +103,33 @@ pub(super) fn open_storages(
         place.space = describe(id, storage, &dir, store, place.space).map_err(open_error)?;
     }
     let mut opened = OpenedStorages { storages, places, positions: Vec::new() };
-    opened.positions = positions(shared, id, program, &opened, &damaged)?;
+    opened.positions = positions(options, id, program, &opened, &damaged)?;
     Ok(opened)
 }
 
 /// What open storages of a task hold.
 pub(super) fn look_into_storages(
-    shared: &Shared,
+    options: &StorageOptions,
     id: TaskId,
     program: &Program,
     (storages, places): (Vec<Box<dyn TaskStorage>>, Vec<StorePlace>),
 ) -> Result<OpenedStorages, InstanceError> {
     let mut opened = OpenedStorages { storages, places, positions: Vec::new() };
-    opened.positions = positions(shared, id, program, &opened, &[])?;
+    opened.positions = positions(options, id, program, &opened, &[])?;
     Ok(opened)
 }
 
 /// How far the stores hold their changelogs. `damaged`: the storages that had to be made anew.
 fn positions(
-    shared: &Shared,
+    options: &StorageOptions,
     id: TaskId,
     program: &Program,
     opened: &OpenedStorages,
     damaged: &[bool],
 ) -> Result<Vec<StorePosition>, InstanceError> {
     let open_error = |source| InstanceError::Open { task: id, source };
-    let backends = backends(shared, program);
-    let task_dir = shared.task_dir(id);
+    let backends = backends(options, program);
+    let task_dir = options.task_dir.clone();
     let mut positions = Vec::new();
     for (index, (store, place)) in program.stores.iter().zip(&opened.places).enumerate() {
         let Some(changelog) = &store.changelog else { continue };
@@ -138,7 +163,10 @@ fn positions(
 }
 
 /// Empties stores, by their place among the positions, to be filled again from the beginning.
-pub(super) fn rebuild(opened: &mut OpenedStorages, stores: &[usize]) -> Result<(), StoreError> {
+///
+/// # Errors
+/// What the backend reports.
+pub fn rebuild(opened: &mut OpenedStorages, stores: &[usize]) -> Result<(), StoreError> {
     for &index in stores {
         let store = &mut opened.positions[index];
         let storage = &mut opened.storages[store.place.storage];
@@ -208,10 +236,10 @@ impl Complete {
 }
 
 /// The backends that a program's stores use, each once.
-fn backends(shared: &Shared, program: &Program) -> Vec<Arc<dyn StoreBackend>> {
+fn backends(options: &StorageOptions, program: &Program) -> Vec<Arc<dyn StoreBackend>> {
     let mut backends: Vec<Arc<dyn StoreBackend>> = Vec::new();
     for store in &program.stores {
-        let backend = backend_of(shared, store);
+        let backend = backend_of(options, store);
         if !backends.iter().any(|known| same(known, &backend)) {
             backends.push(backend);
         }
@@ -219,9 +247,9 @@ fn backends(shared: &Shared, program: &Program) -> Vec<Arc<dyn StoreBackend>> {
     backends
 }
 
-fn backend_of(shared: &Shared, store: &StoreProgram) -> Arc<dyn StoreBackend> {
+fn backend_of(options: &StorageOptions, store: &StoreProgram) -> Arc<dyn StoreBackend> {
     match &store.backend {
-        StoreBackendChoice::Persistent => Arc::clone(&shared.backend),
+        StoreBackendChoice::Persistent => Arc::clone(&options.backend),
         StoreBackendChoice::InMemory => Arc::new(MemoryBackend::new()),
         StoreBackendChoice::Own(backend) => Arc::clone(backend),
     }

@@ -78,7 +78,7 @@ pub struct Handlers {
 
 impl Handlers {
     /// The dead-letter topics they may name.
-    pub(crate) fn topics(&self) -> Vec<TopicName> {
+    pub fn topics(&self) -> Vec<TopicName> {
         let all = [&self.deserialization, &self.processing, &self.production];
         all.iter().flat_map(|handler| handler.topics()).collect()
     }

@@ -186,7 +186,7 @@ pub struct StoreProgram {
 
 impl StoreProgram {
     /// How its values are laid out.
-    pub(crate) fn layout(&self) -> Layout {
+    pub fn layout(&self) -> Layout {
         match self.spec.kind {
             StoreKind::TimestampedKeyValue => Layout::TimestampedKeyValue,
             StoreKind::TimestampedKeyValueWithHeaders => Layout::TimestampedKeyValueWithHeaders,

@@ -65,15 +65,18 @@ impl KnownStores {
         Self(known)
     }
 
+    /// The store of this name.
+    pub(crate) fn of_any_type(&self, name: &str) -> Result<&KnownStore, QueryError> {
+        self.0.get(name).ok_or_else(|| QueryError::UnknownStore {
+            store: name.to_owned(),
+            known: self.0.keys().cloned().collect(),
+        })
+    }
+
     /// The store of this name, if it can be read as what is wanted.
     pub(crate) fn get(&self, name: &str, wanted: &WantedType) -> Result<&KnownStore, QueryError> {
+        let known = self.of_any_type(name)?;
         let store = name.to_owned();
-        let Some(known) = self.0.get(name) else {
-            return Err(QueryError::UnknownStore {
-                store,
-                known: self.0.keys().cloned().collect(),
-            });
-        };
         let same_formats = known.formats.as_ref().is_none_or(|formats| *formats == wanted.formats);
         if !(wanted.accepts)(known.layout) || !same_formats {
             let found = describe(known.layout.name(), known.formats.as_ref());

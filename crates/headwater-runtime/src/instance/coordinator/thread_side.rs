@@ -13,7 +13,7 @@ use crate::instance::error::InstanceError;
 use crate::instance::fetcher::FetchCommand;
 use crate::instance::life_cycle::TaskEvent;
 use crate::instance::thread::{Pulse, StreamThread, now, spawn};
-use crate::worker::{FromWorker, OutputLimits, ToWorker, Worker, WorkerConfig};
+use crate::worker::{FromWorker, ToWorker, Worker, WorkerConfig};
 
 /// How the coordinator reaches a thread.
 #[derive(Debug)]
@@ -103,26 +103,9 @@ impl Coordinator {
     }
 
     fn worker_config(&self) -> WorkerConfig {
-        let config = &self.shared.config;
-        let share = |bytes: u64| {
-            usize::try_from(bytes).unwrap_or(usize::MAX) / config.num_stream_threads.max(1)
-        };
-        WorkerConfig {
-            exactly_once: config.is_exactly_once(),
-            commit_interval: Duration::from_millis(config.commit_interval_in_force_ms()),
-            max_task_idle: config.max_task_idle_ms,
-            cache_bytes_max: share(config.statestore_cache_max_bytes),
-            uncommitted_bytes_max: share(config.statestore_uncommitted_max_bytes),
-            outputs: OutputLimits {
-                batch_bytes: usize::try_from(config.batch_size).unwrap_or(usize::MAX),
-                compression: config.compression_type,
-            },
-            handlers: self.shared.handlers.clone(),
-            default_timestamp_extractor: config.default_timestamp_extractor,
-            null_records: config.null_records,
-            partition_counts: Arc::clone(&self.shared.partition_counts),
-            ..WorkerConfig::default()
-        }
+        let shared = &*self.shared;
+        let partition_counts = Arc::clone(&shared.partition_counts);
+        WorkerConfig::of_thread(&shared.config, shared.handlers.clone(), partition_counts)
     }
 
     /// The thread with the fewest tasks; of several the first.

@@ -1,0 +1,207 @@
+//! What a driver consists of: one stream thread's worker, the tasks on it, and the logs around it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_broker::{OffsetCommit, TopicName, TopicPartition};
+use headwater_records::partition_for_key;
+use headwater_runtime::hosting::{QueryableStores, dropped_records};
+use headwater_runtime::{DroppedRecords, Now, Program, TaskError, TaskWatch, ToWorker, Worker};
+use headwater_topology::TaskId;
+
+use super::opening::StatePlaces;
+use super::plan::{Plan, TaskSpec};
+use crate::logs::Logs;
+use crate::{Commits, ProducedRecord, TestDriverError, TopologyTestDriverBuilder};
+
+/// The state of a driver.
+pub(crate) struct Core {
+    pub(super) worker: Worker,
+    pub(super) now: Now,
+    pub(super) application_id: Arc<str>,
+    pub(super) tasks: BTreeMap<TaskId, TaskEntry>,
+    /// Who reads a partition.
+    pub(super) readers: BTreeMap<TopicPartition, TaskId>,
+    /// All partitions are read as partition 0.
+    pub(super) one_partition: bool,
+    pub(super) commits: Commits,
+    pub(super) logs: Logs,
+    /// Up to where a partition has been handed to its task.
+    pub(super) fed: BTreeMap<TopicPartition, i64>,
+    pub(super) committed: BTreeMap<TopicPartition, OffsetCommit>,
+    /// Under exactly once: what the open transaction has written, which nobody sees yet.
+    pub(super) transaction: Option<Vec<ProducedRecord>>,
+    pub(super) failed: BTreeMap<TaskId, TaskError>,
+    pub(super) stores: QueryableStores,
+    pub(super) places: StatePlaces,
+    partition_counts: Arc<BTreeMap<TopicName, i32>>,
+    /// Where the next record without key goes, by topic.
+    keyless: BTreeMap<TopicName, i32>,
+    pub(super) produced: Vec<ProducedRecord>,
+}
+
+/// A task of the application.
+pub(super) struct TaskEntry {
+    pub(super) program: Arc<Program>,
+    pub(super) inputs: Vec<TopicPartition>,
+    /// The same over all lives of the task, so that it goes on counting.
+    pub(super) watch: Arc<TaskWatch>,
+}
+
+/// A record that is piped in, as bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct InputRecord {
+    pub(crate) partition: Option<i32>,
+    pub(crate) timestamp: i64,
+    pub(crate) key: Option<Vec<u8>>,
+    pub(crate) value: Option<Vec<u8>>,
+    pub(crate) headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
+impl Core {
+    pub(crate) fn start(builder: TopologyTestDriverBuilder) -> Result<Self, TestDriverError> {
+        let plan = Plan::new(&builder)?;
+        let now = Now { monotonic: Duration::ZERO, wall_ms: builder.wall_ms };
+        let stores = QueryableStores::new(&plan.programs, &plan.tasks);
+        let places = StatePlaces::new(builder.backend, builder.state_dir)?;
+        let mut core = Self {
+            worker: Worker::new(plan.worker, now),
+            now,
+            application_id: builder.config.application_id.as_str().into(),
+            tasks: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            one_partition: plan.one_partition,
+            commits: builder.commits,
+            logs: Logs::default(),
+            fed: BTreeMap::new(),
+            committed: BTreeMap::new(),
+            transaction: plan.exactly_once.then(Vec::new),
+            failed: BTreeMap::new(),
+            stores,
+            places,
+            partition_counts: plan.partition_counts,
+            keyless: BTreeMap::new(),
+            produced: Vec::new(),
+        };
+        for TaskSpec { id, program, inputs } in plan.specs {
+            core.readers.extend(inputs.iter().map(|input| (input.clone(), id)));
+            core.tasks.insert(id, TaskEntry { program, inputs, watch: Arc::default() });
+        }
+        for id in core.task_ids() {
+            core.open(id, false)?;
+        }
+        core.settle()?;
+        Ok(core)
+    }
+
+    pub(crate) fn pipe(
+        &mut self,
+        topic: &TopicName,
+        record: InputRecord,
+    ) -> Result<(), TestDriverError> {
+        self.check_failed()?;
+        let partition = self.partition(topic, &record)?;
+        let InputRecord { timestamp, key, value, headers, .. } = record;
+        let topic = topic.clone();
+        self.append(ProducedRecord {
+            topic,
+            partition,
+            offset: -1,
+            timestamp,
+            key,
+            value,
+            headers,
+        });
+        self.settle()
+    }
+
+    pub(crate) fn advance_wall_clock_time(&mut self, by: Duration) -> Result<(), TestDriverError> {
+        self.check_failed()?;
+        self.now.monotonic += by;
+        let ms = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        self.now.wall_ms = self.now.wall_ms.saturating_add(ms);
+        self.settle()
+    }
+
+    pub(crate) fn commit_and_settle(&mut self) -> Result<(), TestDriverError> {
+        self.check_failed()?;
+        self.commit_now()?;
+        self.settle()
+    }
+
+    pub(crate) fn wall_ms(&self) -> i64 {
+        self.now.wall_ms
+    }
+
+    pub(crate) fn task_ids(&self) -> Vec<TaskId> {
+        self.tasks.keys().copied().collect()
+    }
+
+    pub(crate) fn stores(&self) -> &QueryableStores {
+        &self.stores
+    }
+
+    pub(crate) fn dropped_records(&self) -> DroppedRecords {
+        dropped_records(self.tasks.iter().map(|(&id, task)| (id, &*task.watch)))
+    }
+
+    pub(crate) fn committed(&self, partition: &TopicPartition) -> Option<&OffsetCommit> {
+        self.committed.get(partition)
+    }
+
+    /// Every record that was sent, in order.
+    pub(crate) fn produced(&self) -> &[ProducedRecord] {
+        &self.produced
+    }
+
+    pub(super) fn check_failed(&self) -> Result<(), TestDriverError> {
+        match self.failed.first_key_value() {
+            Some((&task, source)) => Err(TestDriverError::Task { task, source: source.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds a record to its log, where its reader finds it.
+    pub(super) fn append(&mut self, record: ProducedRecord) -> i64 {
+        let partition = if self.one_partition { 0 } else { record.partition };
+        let to = TopicPartition::new(record.topic.clone(), partition);
+        self.logs.append(to, record)
+    }
+
+    pub(super) fn tell(&mut self, message: ToWorker) {
+        self.worker.handle(message);
+    }
+
+    /// Where a Kafka client would put the record.
+    fn partition(
+        &mut self,
+        topic: &TopicName,
+        record: &InputRecord,
+    ) -> Result<i32, TestDriverError> {
+        let partitions = self.readers.keys().filter(|known| known.topic == *topic).count();
+        let partitions = i32::try_from(partitions).unwrap_or(i32::MAX);
+        if partitions == 0 {
+            let mut known: Vec<_> = self.readers.keys().map(|read| read.topic.clone()).collect();
+            known.dedup();
+            return Err(TestDriverError::UnknownTopic { topic: topic.clone(), known });
+        }
+        // A topic can have more partitions than are read only if nobody counted them.
+        let partitions = self.partition_counts.get(topic).map_or(partitions, |count| *count);
+        let partition = match (record.partition, &record.key) {
+            (Some(partition), _) => partition,
+            (None, Some(key)) => partition_for_key(key, partitions),
+            (None, None) => {
+                let next = self.keyless.entry(topic.clone()).or_default();
+                let partition = *next;
+                *next = (partition + 1) % partitions;
+                partition
+            }
+        };
+        if !(0..partitions).contains(&partition) {
+            let topic = topic.clone();
+            return Err(TestDriverError::NoSuchPartition { topic, partition, partitions });
+        }
+        Ok(partition)
+    }
+}

@@ -1,0 +1,149 @@
+//! Which tasks there are, and what they read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_broker::{TopicName, TopicPartition};
+use headwater_runtime::hosting::configured_handlers;
+use headwater_runtime::{Application, Program, WorkerConfig};
+use headwater_topology::{TaskId, TaskPlan, Topology as Graph};
+
+use crate::{Commits, Tasks, TestDriverError, TopologyTestDriverBuilder};
+
+/// What follows from the settings of a driver.
+pub(super) struct Plan {
+    pub(super) worker: WorkerConfig,
+    pub(super) programs: BTreeMap<u32, Arc<Program>>,
+    pub(super) tasks: TaskPlan,
+    pub(super) specs: Vec<TaskSpec>,
+    pub(super) one_partition: bool,
+    pub(super) exactly_once: bool,
+    pub(super) partition_counts: Arc<BTreeMap<TopicName, i32>>,
+}
+
+/// A task to be.
+pub(super) struct TaskSpec {
+    pub(super) id: TaskId,
+    pub(super) program: Arc<Program>,
+    pub(super) inputs: Vec<TopicPartition>,
+}
+
+impl Plan {
+    pub(super) fn new(builder: &TopologyTestDriverBuilder) -> Result<Self, TestDriverError> {
+        builder.config.validate().map_err(|source| TestDriverError::Config { source })?;
+        let graph = graph(builder)?;
+        let topics = Topics { builder, graph: &graph };
+        let one_partition = builder.tasks == Tasks::OnePerApplication;
+        let (programs, tasks) = if one_partition { topics.one_task()? } else { topics.tasks()? };
+        let specs = tasks.tasks.iter().filter_map(|(&id, inputs)| {
+            let program = Arc::clone(programs.get(&id.subtopology.0)?);
+            let inputs = inputs.iter().map(|(topic, partition)| {
+                TopicPartition::new(topic.as_str(), partition.cast_signed())
+            });
+            Some(TaskSpec { id, program, inputs: inputs.collect() })
+        });
+        let specs = specs.collect();
+        let handlers = builder.handlers.clone();
+        let handlers = handlers.unwrap_or_else(|| configured_handlers(&builder.config));
+        let dead_letters = handlers.topics();
+        let partition_counts = Arc::new(topics.counts(&programs, &tasks, &dead_letters));
+        let counts = Arc::clone(&partition_counts);
+        let config = WorkerConfig::of_thread(&builder.config, handlers, counts);
+        let exactly_once = config.exactly_once;
+        let worker = match builder.commits {
+            Commits::AtInterval => config,
+            Commits::OnRequest => WorkerConfig { commit_interval: Duration::MAX, ..config },
+            // One record at a time, so that each has a commit after it.
+            Commits::AfterEachRecord => {
+                WorkerConfig { commit_interval: Duration::MAX, slice_records: 1, ..config }
+            }
+        };
+        Ok(Self { worker, programs, tasks, specs, one_partition, exactly_once, partition_counts })
+    }
+}
+
+/// The graph for the application, with patterns matched.
+fn graph(builder: &TopologyTestDriverBuilder) -> Result<Graph, TestDriverError> {
+    let application = builder.topology.for_application(&builder.config.application_id);
+    let graph = application.map_err(|source| TestDriverError::Topology { source })?.graph;
+    let named = builder.partitions.keys().map(TopicName::as_str);
+    graph.with_matched_topics(named).map_err(|source| TestDriverError::Patterns { source })
+}
+
+struct Topics<'a> {
+    builder: &'a TopologyTestDriverBuilder,
+    graph: &'a Graph,
+}
+
+type Planned = (BTreeMap<u32, Arc<Program>>, TaskPlan);
+
+impl Topics<'_> {
+    fn count(&self, topic: &str) -> i32 {
+        self.builder.partitions.get(topic).copied().unwrap_or(1)
+    }
+
+    /// The topics that are read and are not made by the application.
+    fn sources(&self) -> BTreeSet<&str> {
+        let parts = self.graph.subtopologies().iter();
+        parts
+            .flat_map(|part| part.source_topics.difference(&part.repartition_source_topics))
+            .map(String::as_str)
+            .collect()
+    }
+
+    /// A task for each sub-topology and partition.
+    fn tasks(&self) -> Result<Planned, TestDriverError> {
+        let counts = self.sources().into_iter().map(|topic| {
+            let count = u32::try_from(self.count(topic)).unwrap_or(0);
+            (topic.to_owned(), count)
+        });
+        let tasks = self.graph.plan_tasks(&counts.collect());
+        let tasks = tasks.map_err(|source| TestDriverError::Tasks { source })?;
+        Ok((self.programs(), tasks))
+    }
+
+    fn programs(&self) -> BTreeMap<u32, Arc<Program>> {
+        // What could be wrong came out of `for_application` already.
+        let programs = self.builder.topology.programs(self.graph);
+        programs.expect("the programs of this topology were made before")
+    }
+
+    /// One task for everything.
+    fn one_task(&self) -> Result<Planned, TestDriverError> {
+        if let Some(topic) = self.sources().into_iter().find(|topic| self.count(topic) != 1) {
+            let partitions = self.count(topic);
+            return Err(TestDriverError::SeveralPartitions { topic: topic.into(), partitions });
+        }
+        let program = self.builder.topology.program_of_all(self.graph);
+        let program = program.map_err(|source| TestDriverError::Topology { source })?;
+        let sources = program.sources.iter().flat_map(|source| &source.topics);
+        let inputs = sources.map(|topic| (topic.to_string(), 0)).collect();
+        let mut tasks = TaskPlan::default();
+        tasks.tasks.insert(TaskId::new(0, 0), inputs);
+        Ok((BTreeMap::from([(0, program)]), tasks))
+    }
+
+    /// The partitions of all topics that a task may write.
+    fn counts(
+        &self,
+        programs: &BTreeMap<u32, Arc<Program>>,
+        tasks: &TaskPlan,
+        dead_letters: &[TopicName],
+    ) -> BTreeMap<TopicName, i32> {
+        let sinks = programs.values().flat_map(|program| &program.sinks).map(|sink| &sink.topic);
+        let changelogs = programs
+            .values()
+            .flat_map(|program| &program.stores)
+            .filter_map(|store| store.changelog.as_ref());
+        let written = sinks.chain(changelogs).chain(dead_letters);
+        let mut counts: BTreeMap<TopicName, i32> =
+            written.map(|topic| (topic.clone(), self.count(topic.as_str()))).collect();
+        let internal = tasks.repartition_topics.iter().chain(&tasks.changelog_topics);
+        counts.extend(internal.map(|(topic, count)| (topic.as_str().into(), count.cast_signed())));
+        let sources = self.sources().into_iter();
+        counts.extend(sources.map(|topic| (TopicName::from(topic), self.count(topic))));
+        counts.extend(self.builder.partitions.iter().map(|(topic, count)| (topic.clone(), *count)));
+        counts
+    }
+}

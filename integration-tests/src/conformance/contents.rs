@@ -133,8 +133,15 @@ impl Store {
     }
 
     fn show_value(&self, stored: &[u8]) -> Json {
-        let StoredValue { timestamp, value, .. } = self.layout.split(stored);
+        let StoredValue { timestamp, value, headers } = self.layout.split(stored);
         let value = decode(self.value, value);
+        if self.layout == Layout::TimestampedKeyValueWithHeaders {
+            let headers = headwater::store::read_headers(headers)
+                .expect("headers that the store has written");
+            let headers = headers.iter().map(|(name, value)| json!([name, value.map(hex)]));
+            let headers: Vec<Json> = headers.collect();
+            return json!({"value": value, "ts": timestamp, "headers": headers});
+        }
         match timestamp.or_else(|| self.adapted.then_some(-1)) {
             Some(timestamp) => json!({"value": value, "ts": timestamp}),
             None => value,

@@ -6,6 +6,7 @@ mod exactly_once;
 mod nulls;
 mod outside;
 mod queries;
+mod restarts;
 mod stores;
 mod times;
 mod word_count;

@@ -21,6 +21,8 @@ pub(crate) enum Workload {
     W4,
     /// Count by a new key, over a repartition topic.
     W9,
+    /// Count by key, on disk, exactly once.
+    W10,
     /// Put every record into a store, and hand it on.
     #[value(name = "PUT")]
     Put,
@@ -53,8 +55,8 @@ pub(crate) struct Options {
     /// Record cache; 0: every update goes downstream.
     #[arg(long)]
     pub(crate) cache_bytes: Option<u64>,
-    #[arg(long, default_value = "at_least_once")]
-    pub(crate) guarantee: String,
+    #[arg(long, value_enum, default_value = "at_least_once")]
+    pub(crate) guarantee: Guarantee,
     #[arg(long, default_value_t = 0)]
     pub(crate) standbys: u32,
     /// Time between two probing rebalances. Nothing here waits for one.
@@ -92,6 +94,15 @@ pub(crate) struct Options {
     pub(crate) backend: Backend,
 }
 
+/// How often the effects of a record count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Guarantee {
+    AtLeastOnce,
+    #[value(name = "exactly_once_v2")]
+    ExactlyOnceV2,
+}
+
 /// A backend of persistent stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
@@ -103,9 +114,14 @@ impl Options {
     /// What cannot be done is said before anything is started.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         ensure!(!self.inputs.is_empty(), "--in names no topic");
-        if self.guarantee != "at_least_once" {
-            bail!("--guarantee {} is not supported", self.guarantee);
+        let exactly_once = self.guarantee == Guarantee::ExactlyOnceV2;
+        if exactly_once && self.workload == Workload::B1 {
+            bail!("--guarantee exactly_once_v2 is not supported by B1, the client alone");
         }
+        ensure!(
+            exactly_once || self.workload != Workload::W10,
+            "--guarantee exactly_once_v2 is what W10 is about"
+        );
         ensure!(self.standbys == 0, "--standbys {} is not supported", self.standbys);
         ensure!(self.protocol == "classic", "--protocol {} is not supported", self.protocol);
         Ok(())
@@ -139,13 +155,20 @@ mod tests {
 
     #[test]
     fn refuses_what_it_would_not_do() {
-        for (more, word) in [
-            (["--guarantee", "exactly_once_v2"], "exactly_once_v2"),
-            (["--standbys", "1"], "standbys"),
-            (["--protocol", "streams"], "protocol"),
-        ] {
+        for (more, word) in
+            [(["--standbys", "1"], "standbys"), (["--protocol", "streams"], "protocol")]
+        {
             let error = parse(&more).check().unwrap_err().to_string();
             assert!(error.contains(word) && error.contains("not supported"), "{error}");
         }
+    }
+
+    #[test]
+    fn exactly_once_is_for_what_has_transactions() {
+        let with = |workload, guarantee| Options { workload, ..parse(&["--guarantee", guarantee]) };
+        with(Workload::W10, "exactly_once_v2").check().unwrap();
+        with(Workload::W3, "exactly_once_v2").check().unwrap();
+        with(Workload::W10, "at_least_once").check().unwrap_err();
+        with(Workload::B1, "exactly_once_v2").check().unwrap_err();
     }
 }

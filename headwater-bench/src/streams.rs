@@ -7,11 +7,11 @@ use anyhow::Context as _;
 use headwater::broker::TopicPartition;
 use headwater::prelude::*;
 use headwater::store::MemoryBackend;
-use headwater::{RestoreListener, StreamsConfig};
+use headwater::{ProcessingGuarantee, RestoreListener, StreamsConfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::events::say;
-use crate::options::{Backend, Options};
+use crate::options::{Backend, Guarantee, Options};
 use crate::topologies::topology;
 
 /// A kit waits 40 seconds before it kills.
@@ -80,6 +80,10 @@ fn config(options: &Options) -> StreamsConfig {
     let mut config = StreamsConfig::new(&options.app_id)
         .state_dir(&options.state_dir)
         .num_stream_threads(options.threads)
+        .processing_guarantee(match options.guarantee {
+            Guarantee::AtLeastOnce => ProcessingGuarantee::AtLeastOnce,
+            Guarantee::ExactlyOnceV2 => ProcessingGuarantee::ExactlyOnceV2,
+        })
         .commit_interval_ms(options.commit_ms);
     if let Some(bytes) = options.cache_bytes {
         config = config.statestore_cache_max_bytes(bytes);

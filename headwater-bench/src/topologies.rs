@@ -23,7 +23,9 @@ pub(crate) fn topology(options: &Options) -> Result<Topology, DslError> {
             .filter(|_, value| value.get(LAST_DIGIT).is_some_and(|digit| digit & 1 == 0))
             .map_values(|value: &Bytes| Bytes::from(value.to_ascii_uppercase()))
             .to(output, Produced::with(Utf8Text, RawBytes)),
-        Workload::W3 => count(&builder, input, output, Materialized::named("count")),
+        Workload::W3 | Workload::W10 => {
+            count(&builder, input, output, Materialized::named("count"));
+        }
         Workload::W4 => count(&builder, input, output, Materialized::named("count").in_memory()),
         Workload::W9 => builder
             .stream(input, Consumed::with(Utf8Text, RawBytes))

@@ -10,7 +10,7 @@ pub(super) fn input_of(workload: &str) -> Option<&'static str> {
         (_, variant) if variant.contains("zipf") => Some("z1m"),
         ("PUT" | "R1" | "R2", _) => Some("u1m"),
         ("W3", variant) if variant.contains("nocache") => Some("m10k"),
-        ("W9", _) => Some("m10k"),
+        ("W9" | "W10", _) => Some("m10k"),
         _ => Some("u10k"),
     }
 }
@@ -19,10 +19,13 @@ pub(super) fn input_of(workload: &str) -> Option<&'static str> {
 pub(super) fn program_of(workload: &str) -> Option<(&str, Vec<&'static str>)> {
     let mut parts = workload.split('.');
     let base = parts.next()?;
-    if !matches!(base, "B1" | "W1" | "W2" | "W3" | "W4" | "W9" | "PUT") {
+    if !matches!(base, "B1" | "W1" | "W2" | "W3" | "W4" | "W9" | "W10" | "PUT") {
         return None;
     }
     let mut options = Vec::new();
+    if base == "W10" {
+        options.extend(["--guarantee", "exactly_once_v2", "--commit-ms", "100"]);
+    }
     for variant in parts {
         match variant {
             "cache" | "long" | "1m" => {}
@@ -51,6 +54,8 @@ mod tests {
             ("W3.zipf.nocache", Some("z1m")),
             ("W4.nocache", Some("u10k")),
             ("W9.cache", Some("m10k")),
+            ("W10.nocache", Some("m10k")),
+            ("W10.1m.nocache", Some("u1m")),
             ("R1", Some("u1m")),
             ("E.W2.linger0", None),
         ] {
@@ -63,6 +68,9 @@ mod tests {
         assert_eq!(program_of("W3.cache"), Some(("W3", vec![])));
         let options = vec!["--cache-bytes", "0", "--threads", "2"];
         assert_eq!(program_of("W3.nocache.2t"), Some(("W3", options)));
+        let options =
+            vec!["--guarantee", "exactly_once_v2", "--commit-ms", "100", "--cache-bytes", "0"];
+        assert_eq!(program_of("W10.nocache"), Some(("W10", options)));
         assert_eq!(program_of("F1.standby0"), None);
         assert_eq!(program_of("W3.unknown"), None);
     }

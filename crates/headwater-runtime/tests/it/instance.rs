@@ -12,6 +12,7 @@ mod harness;
 mod kill;
 mod lifecycle;
 mod limits;
+mod random;
 mod restores;
 mod settings;
 mod standbys;

@@ -186,15 +186,17 @@ impl State {
         }
     }
 
-    /// The offsets in the transaction.
+    /// The offsets in the open transaction.
     pub(super) fn offsets(&self) -> impl Iterator<Item = (&GroupId, &Offsets)> {
         let open = match &self.phase {
-            Phase::Empty => None,
-            Phase::Open(open) | Phase::Completing { open, .. } => Some(open),
+            Phase::Empty | Phase::Completing { .. } => None,
+            Phase::Open(open) => Some(open),
         };
         open.into_iter().flat_map(|open| &open.offsets)
     }
 
+    /// Whether nobody knows yet what the group's offset will be. Once it is decided that is known,
+    /// whatever markers are still to be written to logs: no order of markers is promised.
     pub(super) fn is_pending(&self, group: &GroupId, at: &TopicPartition) -> bool {
         self.offsets().any(|(of, offsets)| of == group && offsets.contains_key(at))
     }

@@ -1,9 +1,11 @@
-//! Random schedules: up to three instances that come, go and crash while calls fail, lose their
-//! answers and come late. A schedule follows from its number; one that fails names it. With
+//! Random schedules: up to three instances that come, go and crash while user code and calls fail, and
+//! calls lose their answers and come late. A schedule follows from its number; one that fails names it. With
 //! `HEADWATER_TEST_SEEDS=100..500` these are run, and not the few that always are.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use headwater_broker::BrokerError;
@@ -14,7 +16,9 @@ use headwater_runtime::{
 use uuid::Uuid;
 
 use super::exactly_once::committed_counts;
-use super::harness::{APPLICATION, CHANGELOG, PARTITIONS, REPARTITION, WordCount, World, close};
+use super::harness::{
+    APPLICATION, CHANGELOG, OnWord, PARTITIONS, REPARTITION, WordCount, World, close,
+};
 
 const INSTANCES: usize = 3;
 const WORDS: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -48,6 +52,8 @@ struct Schedule {
     instances: Vec<Option<Instance>>,
     /// How often each word was written.
     written: BTreeMap<String, i64>,
+    /// Words that were counted or failed, over all instances.
+    words: Arc<AtomicU64>,
 }
 
 impl Schedule {
@@ -59,7 +65,20 @@ impl Schedule {
             directories: (0..INSTANCES).map(|_| tempfile::tempdir().unwrap()).collect(),
             instances: (0..INSTANCES).map(|_| None).collect(),
             written: BTreeMap::new(),
+            words: Arc::default(),
         }
+    }
+
+    /// Fails on one word of many, in the middle of what is not committed yet.
+    fn application(&self) -> WordCount {
+        let words = Arc::clone(&self.words);
+        let on_word = OnWord(Arc::new(move |_| {
+            if words.fetch_add(1, Ordering::Relaxed) % 61 == 60 {
+                return Err("not this time".into());
+            }
+            Ok(())
+        }));
+        WordCount { on_word: Some(on_word) }
     }
 
     async fn start(&mut self, place: usize) {
@@ -75,7 +94,7 @@ impl Schedule {
         self.instances[place] = loop {
             let started = self
                 .world
-                .builder(WordCount::default())
+                .builder(self.application())
                 .config(config.clone())
                 .process_id(Uuid::from_u128(u128::try_from(place).unwrap()))
                 .uncaught_exception_handler(|_| UncaughtReaction::ReplaceThread)

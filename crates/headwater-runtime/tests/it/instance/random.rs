@@ -73,7 +73,9 @@ impl Schedule {
     fn application(&self) -> WordCount {
         let words = Arc::clone(&self.words);
         let on_word = OnWord(Arc::new(move |_| {
-            if words.fetch_add(1, Ordering::Relaxed) % 61 == 60 {
+            // Not for ever: a backlog longer than this would never be done.
+            let number = words.fetch_add(1, Ordering::Relaxed);
+            if number < 600 && number % 61 == 60 {
                 return Err("not this time".into());
             }
             Ok(())

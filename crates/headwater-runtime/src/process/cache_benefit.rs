@@ -5,7 +5,8 @@
 /// costs buys nothing. Then every update is forwarded at once, as by a cache without room, and the
 /// cache is tried again later.
 ///
-/// Only a cache that evicts is judged. One that holds all keys until the commit is left alone.
+/// Only a cache that evicts is judged, changed entries or unchanged ones. One that has room for all
+/// keys is left alone.
 #[derive(Debug)]
 pub(crate) struct CacheBenefit {
     aside: bool,
@@ -13,6 +14,8 @@ pub(crate) struct CacheBenefit {
     puts: u64,
     /// Changes that went on since then.
     forwarded: u64,
+    /// Whether something had no room since then.
+    evicts: bool,
     /// How long it stands aside the next time.
     next_aside: u64,
 }
@@ -27,7 +30,7 @@ const ONE_OF: u64 = 8;
 
 impl CacheBenefit {
     pub(crate) const fn new() -> Self {
-        Self { aside: false, puts: 0, forwarded: 0, next_aside: ASIDE }
+        Self { aside: false, puts: 0, forwarded: 0, evicts: false, next_aside: ASIDE }
     }
 
     /// Whether every update is to be forwarded at once.
@@ -42,23 +45,28 @@ impl CacheBenefit {
         self.puts += 1;
     }
 
-    /// So many changes went on, by a commit.
+    /// All changes went on, so many, by a commit: time to decide.
     pub(crate) fn note_committed(&mut self, changes: usize) {
         self.forwarded += changes as u64;
+        self.decide();
     }
 
-    /// So many changes went on because there was no room for them: time to decide.
+    /// An entry had no room. If it was changed, all changes went on, so many: time to decide.
     pub(crate) fn note_evicted(&mut self, changes: usize) {
+        self.evicts = true;
         self.forwarded += changes as u64;
-        if changes == 0 {
-            return;
+        if changes > 0 {
+            self.decide();
         }
+    }
+
+    fn decide(&mut self) {
         if self.aside {
             if self.puts >= self.next_aside {
                 self.next_aside = self.next_aside.saturating_mul(2).min(ASIDE_MAX);
                 self.begin(false);
             }
-        } else if self.puts >= WATCHED {
+        } else if self.evicts && self.puts >= WATCHED {
             let absorbed = self.puts.saturating_sub(self.forwarded);
             let helps = absorbed.saturating_mul(ONE_OF) >= self.puts;
             if helps {
@@ -69,7 +77,7 @@ impl CacheBenefit {
     }
 
     fn begin(&mut self, aside: bool) {
-        (self.aside, self.puts, self.forwarded) = (aside, 0, 0);
+        (self.aside, self.puts, self.forwarded, self.evicts) = (aside, 0, 0, false);
     }
 }
 
@@ -77,59 +85,73 @@ impl CacheBenefit {
 mod tests {
     use super::{ASIDE, ASIDE_MAX, CacheBenefit, WATCHED};
 
-    /// What comes in a row: updates, changes forwarded by commits, changes forwarded by an eviction;
-    /// and whether the cache stands aside then.
-    type Row = (u64, u64, u64, bool);
+    /// What comes in a row: updates, changes forwarded by an eviction (0: of an unchanged entry),
+    /// changes forwarded by a commit; and whether the cache stands aside then.
+    type Row = (u64, Option<u64>, Option<u64>, bool);
 
     #[track_caller]
     fn check(rows: &[Row]) {
         let mut benefit = CacheBenefit::new();
-        for (index, &(puts, committed, evicted, expected)) in rows.iter().enumerate() {
+        for (index, &(puts, evicted, committed, expected)) in rows.iter().enumerate() {
             (0..puts).for_each(|_| benefit.note_put());
-            benefit.note_committed(usize::try_from(committed).unwrap());
-            benefit.note_evicted(usize::try_from(evicted).unwrap());
+            if let Some(changes) = evicted {
+                benefit.note_evicted(usize::try_from(changes).unwrap());
+            }
+            if let Some(changes) = committed {
+                benefit.note_committed(usize::try_from(changes).unwrap());
+            }
             assert_eq!(benefit.is_aside(), expected, "row {index}");
         }
     }
 
     #[test]
     fn a_cache_that_holds_all_keys_is_left_alone() {
-        check(&[(10 * WATCHED, 10 * WATCHED, 0, false); 3]);
+        check(&[(10 * WATCHED, None, Some(10 * WATCHED), false); 3]);
     }
 
     #[test]
     fn a_cache_that_absorbs_an_eighth_stays() {
-        check(&[(WATCHED, 0, WATCHED / 8 * 7, false); 3]);
-        check(&[(WATCHED, WATCHED / 2, WATCHED / 8 * 3, false); 3]);
+        check(&[(WATCHED, Some(WATCHED / 8 * 7), None, false); 3]);
+        check(&[(WATCHED, Some(0), Some(WATCHED / 8 * 7), false); 3]);
     }
 
     #[test]
     fn a_cache_that_absorbs_less_stands_aside() {
-        check(&[(WATCHED, 0, WATCHED / 8 * 7 + 1, true)]);
-        check(&[(WATCHED, WATCHED / 2, WATCHED / 8 * 3 + 1, true)]);
+        check(&[(WATCHED, Some(WATCHED / 8 * 7 + 1), None, true)]);
+        check(&[(WATCHED, Some(0), Some(WATCHED / 8 * 7 + 1), true)]);
+        let half = WATCHED / 2;
+        check(&[(half, Some(0), Some(half), false), (half, None, Some(half), true)]);
     }
 
     #[test]
     fn nothing_is_decided_upon_little() {
-        check(&[(WATCHED - 1, 0, WATCHED - 1, false), (1, 0, 0, false), (0, 0, 1, true)]);
+        check(&[
+            (WATCHED - 1, Some(WATCHED - 1), None, false),
+            (1, Some(0), None, false),
+            (0, None, Some(1), true),
+        ]);
     }
 
     #[test]
     fn it_is_tried_again_and_the_later_the_more_often_in_vain() {
-        let in_vain = (WATCHED, 0, WATCHED, true);
+        let in_vain = (WATCHED, Some(WATCHED), None, true);
         check(&[
             in_vain,
-            (ASIDE - 1, 0, 1, true),
-            (1, 0, 1, false),
+            (ASIDE - 1, Some(1), None, true),
+            (1, Some(1), None, false),
             in_vain,
-            (2 * ASIDE - 1, 0, 1, true),
-            (1, 0, 1, false),
-            (WATCHED, 0, WATCHED / 2, false),
+            (2 * ASIDE - 1, Some(1), Some(0), true),
+            (1, Some(1), None, false),
+            (WATCHED, Some(WATCHED / 2), None, false),
             in_vain,
-            (ASIDE, 0, 1, false),
+            (ASIDE, Some(1), None, false),
         ]);
-        let mut benefit =
-            CacheBenefit { next_aside: ASIDE_MAX, aside: true, puts: ASIDE_MAX, forwarded: 0 };
+        let mut benefit = CacheBenefit {
+            next_aside: ASIDE_MAX,
+            aside: true,
+            puts: ASIDE_MAX,
+            ..CacheBenefit::new()
+        };
         benefit.note_evicted(1);
         assert_eq!((benefit.is_aside(), benefit.next_aside), (false, ASIDE_MAX));
     }

@@ -25,6 +25,12 @@ mod documents {
     mod readme {}
     #[doc = include_str!("../../docs/book/src/first-topology.md")]
     mod first_topology {}
+    #[doc = include_str!("../../docs/book/src/tables-and-streams.md")]
+    mod tables_and_streams {}
+    #[doc = include_str!("../../docs/book/src/aggregations.md")]
+    mod aggregations {}
+    #[doc = include_str!("../../docs/book/src/coming-from-java.md")]
+    mod coming_from_java {}
     #[doc = include_str!("../../docs/book/src/describe.md")]
     mod describe {}
     #[doc = include_str!("../../docs/book/src/nulls-and-keys.md")]

@@ -76,6 +76,28 @@ use crate::wiring::WireInner;
 /// assert!(builder.build()?.describe().contains("Processor: add-up (stores: [sums])"));
 /// # Ok::<(), headwater_dsl::DslError>(())
 /// ```
+///
+/// One processor cannot serve two tasks: the supplier gives it away. This does not compile:
+///
+/// ```compile_fail,E0507
+/// # use headwater_dsl::{Consumed, Processed, Processor, ProcessorContext, Record, StreamsBuilder};
+/// # use headwater_runtime::UserError;
+/// # use headwater_store::serde::Utf8;
+/// # struct Forward;
+/// # impl Processor<String, String, String, String> for Forward {
+/// #     fn process(
+/// #         &mut self,
+/// #         context: &mut ProcessorContext<'_, '_, String, String>,
+/// #         record: Record<'_, String, String>,
+/// #     ) -> Result<(), UserError> {
+/// #         Ok(context.forward(record)?)
+/// #     }
+/// # }
+/// # let builder = StreamsBuilder::new();
+/// # let words = builder.stream("words", Consumed::with(Utf8, Utf8));
+/// let one_for_all = Forward;
+/// words.process(move |_| Ok(one_for_all), Processed::new());
+/// ```
 pub trait Processor<KIn, VIn, KOut, VOut>: Send + 'static {
     /// Processes one record.
     ///

@@ -1,10 +1,10 @@
 //! How a store's values are laid out in its space.
 
 use crate::headers::split_headers;
-use crate::{VersionedOptions, split_timestamp};
+use crate::{SegmentedKind, SegmentedOptions, VersionedOptions, split_timestamp};
 
-/// How a store's values are laid out in its space. All but the versioned one keep an entry for each
-/// key under the key itself.
+/// How a store's values are laid out in its space. All but the versioned and the
+/// segmented one keep an entry for each key under the key itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Layout {
@@ -21,6 +21,9 @@ pub enum Layout {
     /// Latest values and rows of older ones (feature row P12). See
     /// [`VersionedLayout`](crate::VersionedLayout).
     Versioned(VersionedOptions),
+    /// Windows or sessions, by segment, key and time (feature rows P9, P10). See
+    /// [`SegmentedOptions`].
+    Segmented(SegmentedOptions),
 }
 
 /// A stored value, taken apart.
@@ -49,6 +52,13 @@ impl Layout {
             Self::TimestampedKeyValueWithHeaders => "timestamped-key-value-with-headers",
             Self::Lru => "lru",
             Self::Versioned(_) => "versioned-key-value",
+            Self::Segmented(SegmentedOptions { kind, timestamped, .. }) => {
+                match (kind, timestamped) {
+                    (SegmentedKind::Window, false) => "window",
+                    (SegmentedKind::Window, true) => "timestamped-window",
+                    (SegmentedKind::Session, _) => "session",
+                }
+            }
         }
     }
 
@@ -57,12 +67,16 @@ impl Layout {
     #[inline]
     pub fn split(self, stored: &[u8]) -> StoredValue<'_> {
         let (headers, rest) = match self {
-            Self::KeyValue => return StoredValue::plain(stored),
+            Self::KeyValue | Self::Segmented(SegmentedOptions { timestamped: false, .. }) => {
+                return StoredValue::plain(stored);
+            }
             Self::Lru => {
                 let value = stored.split_at_checked(LRU_PREFIX).map_or(stored, |(_, value)| value);
                 return StoredValue::plain(value);
             }
-            Self::TimestampedKeyValue | Self::Versioned(_) => (&[][..], stored),
+            Self::TimestampedKeyValue | Self::Versioned(_) | Self::Segmented(_) => {
+                (&[][..], stored)
+            }
             Self::TimestampedKeyValueWithHeaders => {
                 split_headers(stored).unwrap_or((&[][..], stored))
             }

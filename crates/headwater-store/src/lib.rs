@@ -93,6 +93,7 @@ mod memory;
 mod meta;
 mod overlay;
 mod range;
+mod segmented;
 pub mod serde;
 mod table;
 mod timestamped;
@@ -114,6 +115,10 @@ pub use overlay::{
     OverlayCursor, OverlayOptions,
 };
 pub use range::{Chunk, Direction, KeyRange, KeyValueBytes, KeyValueRef};
+pub use segmented::{
+    SEGMENT_PREFIX, SESSION_SUFFIX, SegmentedKind, SegmentedOptions, WINDOW_SUFFIX,
+    push_session_key, push_window_key, read_session_key, read_window_key,
+};
 pub use timestamped::{
     TIMESTAMP_BYTES, Timestamped, ValueAndTimestamp, push_timestamped, split_timestamp,
 };

@@ -3,7 +3,10 @@
 
 use std::path::Path;
 
-use crate::{Damage, Layout, RecordProblem, StoreError, TaskStorage, VersionedOptions};
+use crate::{
+    Damage, Layout, RecordProblem, SegmentedKind, SegmentedOptions, StoreError, TaskStorage,
+    VersionedOptions,
+};
 
 /// A write to the meta space. It becomes durable with the data of the same
 /// [`apply`](TaskStorage::apply) or after it.
@@ -30,6 +33,11 @@ pub enum MetaKey {
         /// Name of the operator's node.
         node: String,
     },
+    /// The newest time in a store of windows or sessions: holds a [`StreamTime`].
+    StoreTime {
+        /// Name of the store.
+        store: String,
+    },
     /// What a store was written with: holds a [`StoreDescription`].
     Store {
         /// Name of the store.
@@ -45,6 +53,7 @@ impl MetaKey {
                 [&b"c"[..], &partition.to_be_bytes(), topic.as_bytes()].concat()
             }
             Self::StreamTime { node } => [b"t", node.as_bytes()].concat(),
+            Self::StoreTime { store } => [b"w", store.as_bytes()].concat(),
             Self::Store { name } => [b"s", name.as_bytes()].concat(),
         }
     }
@@ -62,6 +71,7 @@ impl MetaKey {
                 })
             }
             b't' => Some(Self::StreamTime { node: text(rest)? }),
+            b'w' => Some(Self::StoreTime { store: text(rest)? }),
             b's' => Some(Self::Store { name: text(rest)? }),
             _ => None,
         }
@@ -203,6 +213,26 @@ impl StreamTime {
         stored.map(decode).transpose().map_err(|damage| StoreError::damaged(dir, damage))
     }
 
+    /// The stored newest time of store `store`.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    pub fn load_of_store(
+        storage: &dyn TaskStorage,
+        dir: &Path,
+        store: &str,
+    ) -> Result<Option<Self>, StoreError> {
+        let stored = storage.meta(&MetaKey::StoreTime { store: store.to_owned() }.encode())?;
+        let decode = |bytes: Vec<u8>| Self::decode(&bytes);
+        stored.map(decode).transpose().map_err(|damage| StoreError::damaged(dir, damage))
+    }
+
+    /// The write that stores this time for the store called `store`.
+    pub fn update_of_store(&self, store: &str) -> MetaUpdate {
+        let key = MetaKey::StoreTime { store: store.to_owned() }.encode();
+        MetaUpdate { key, value: Some(self.encode()) }
+    }
+
     /// The write that stores this time for the operator at `node`.
     pub fn update(&self, node: &str) -> MetaUpdate {
         let key = MetaKey::StreamTime { node: node.to_owned() }.encode();
@@ -227,7 +257,8 @@ impl StoreDescription {
     const RECORD: &str = "store description";
 
     /// The bytes in the meta space: version 1, layout (1), length of the key format (1), of a versioned
-    /// store history and segment interval (8 each, big-endian), key format, value format. Formats are
+    /// store history and segment interval (8 each, big-endian), of one of windows or sessions retention (8)
+    /// and flags (1), key format, value format. Formats are
     /// cut at 255 bytes.
     pub fn encode(&self) -> Vec<u8> {
         let key_format = self.key_format.as_bytes();
@@ -236,6 +267,11 @@ impl StoreDescription {
         if let Layout::Versioned(options) = self.layout {
             bytes.extend_from_slice(&options.history_retention_ms.to_be_bytes());
             bytes.extend_from_slice(&options.segment_interval_ms.to_be_bytes());
+        }
+        if let Layout::Segmented(options) = self.layout {
+            bytes.extend_from_slice(&options.retention_ms.to_be_bytes());
+            let timestamped = if options.timestamped { TIMESTAMPED } else { 0 };
+            bytes.push(timestamped | if options.by_time { BY_TIME } else { 0 });
         }
         bytes.extend_from_slice(&key_format[..usize::from(key_length)]);
         bytes.extend_from_slice(self.value_format.as_bytes());
@@ -263,6 +299,21 @@ impl StoreDescription {
                 let interval = i64::from_be_bytes(interval);
                 let options = VersionedOptions::new(i64::from_be_bytes(history), Some(interval));
                 (Layout::Versioned(options), rest)
+            }
+            WINDOW | SESSION => {
+                let (retention, rest) = field(rest).ok_or_else(|| short(3 + 9))?;
+                let ([flags], rest) = field::<1>(rest).ok_or_else(|| short(3 + 9))?;
+                let options = SegmentedOptions {
+                    kind: if tag == WINDOW {
+                        SegmentedKind::Window
+                    } else {
+                        SegmentedKind::Session
+                    },
+                    retention_ms: i64::from_be_bytes(retention),
+                    timestamped: flags & TIMESTAMPED != 0,
+                    by_time: flags & BY_TIME != 0,
+                };
+                (Layout::Segmented(options), rest)
             }
             unknown => {
                 let found = i64::from(unknown);
@@ -325,6 +376,10 @@ impl std::fmt::Display for StoreDescription {
 }
 
 const VERSIONED: u8 = 4;
+const WINDOW: u8 = 5;
+const SESSION: u8 = 6;
+const TIMESTAMPED: u8 = 1;
+const BY_TIME: u8 = 2;
 
 fn tag(layout: Layout) -> u8 {
     match layout {
@@ -333,6 +388,10 @@ fn tag(layout: Layout) -> u8 {
         Layout::TimestampedKeyValueWithHeaders => 2,
         Layout::Lru => 3,
         Layout::Versioned(_) => VERSIONED,
+        Layout::Segmented(options) => match options.kind {
+            SegmentedKind::Window => WINDOW,
+            SegmentedKind::Session => SESSION,
+        },
     }
 }
 

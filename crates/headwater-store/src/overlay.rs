@@ -260,6 +260,48 @@ impl<C: CacheContext> Overlay<C> {
         slot
     }
 
+    /// As [`put`](Self::put), past the record cache: the change is neither forwarded nor counted there.
+    /// For entries that only the layout of a store knows of.
+    pub fn put_past_cache(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let value = value.map(Value::plain);
+        match self.find_to_write(key) {
+            Ok(slot) => {
+                self.begin_write(slot);
+                let entry = self.table.get_mut(slot);
+                self.open_bytes -= entry.len();
+                entry.set_value(value);
+                self.open_bytes += entry.len();
+            }
+            Err(hash) => {
+                self.insert(hash, key, value);
+            }
+        }
+    }
+
+    /// Removes `key` past the record cache. An entry that waits there to be forwarded stays; answers
+    /// whether it is gone.
+    pub fn remove_past_cache(&mut self, key: &[u8]) -> bool {
+        if let Some(cache) = &self.cache
+            && let Some(slot) = self.table.find(self.table.hash(key), key)
+        {
+            if cache.is_dirty(slot) {
+                return false;
+            }
+            if cache.contains(slot) {
+                self.leave_cache(slot);
+            }
+        }
+        self.put_past_cache(key, None);
+        true
+    }
+
+    /// Whether the record cache has `key`.
+    pub fn is_cached(&self, key: &[u8]) -> bool {
+        self.cache.as_ref().is_some_and(|cache| {
+            self.table.find(self.table.hash(key), key).is_some_and(|slot| cache.contains(slot))
+        })
+    }
+
     /// Size of the record cache as Kafka Streams counts it, clean entries included. A stream
     /// thread adds this up over its stores and holds the sum under `statestore_cache_max_bytes` with
     /// [`evict_oldest`](Self::evict_oldest).

@@ -15,6 +15,7 @@ mod protobuf;
 #[cfg(test)]
 mod tests;
 mod text;
+mod windowed;
 
 pub use builtin::{Boolean, Double, Float, Integer, Long, RawBytes, Short, Utf8, UuidText};
 pub use error::{SerdeError, WrongBytes};
@@ -23,6 +24,7 @@ pub use json::Json;
 #[cfg(feature = "protobuf")]
 pub use protobuf::Protobuf;
 pub use text::{Text, Utf8Text};
+pub use windowed::{SessionWindowed, TimeWindowed, Window, Windowed};
 
 /// Writes values of type `T` as bytes.
 pub trait Serializer<T: ?Sized> {
@@ -36,6 +38,13 @@ pub trait Serializer<T: ?Sized> {
     /// would append them; they then need not be copied. `None` (the default) for every other format.
     fn bytes_of<'v>(&self, _value: &'v T) -> Option<&'v [u8]> {
         None
+    }
+
+    /// The part of a key's bytes that decides over its partition where no partitioner is given: of a
+    /// windowed key those of the key itself, so that all its windows are in one partition (feature row
+    /// D22). All of them (the default) for every other format.
+    fn partitioned_by<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        bytes
     }
 
     /// Appends the bytes that stand for null and answers true, when the format has such bytes.

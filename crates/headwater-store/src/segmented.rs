@@ -1,0 +1,275 @@
+//! Stores of windows and of sessions: their keys, and how they are kept in segments of time (feature rows
+//! P9, P10, P14).
+//!
+//! | | key in changelog and on the wire |
+//! |---|---|
+//! | window | key, start (8 bytes, big-endian), number among equal ones (4 bytes) |
+//! | session | key, end (8 bytes), start (8 bytes) |
+//!
+//! In its space an entry has the number of its segment in front (8 bytes), so that entries lie by
+//! segment and then by key, as in Kafka Streams: a scan over one key touches the few segments it needs,
+//! and what is too old lies at the front. A store of an operator that waits for windows to close has, besides, an
+//! index of its entries by time, above all segments.
+
+use crate::KeyRange;
+
+/// Bytes behind the key in the key of a window.
+pub const WINDOW_SUFFIX: usize = 8 + 4;
+
+/// Bytes behind the key in the key of a session.
+pub const SESSION_SUFFIX: usize = 8 + 8;
+
+/// Bytes of the segment's number in front of a stored key.
+pub const SEGMENT_PREFIX: usize = 8;
+
+/// The first byte of the index by time. Segment numbers are not negative, so theirs is smaller.
+const INDEX: u8 = 0x80;
+
+/// A segment is at least so wide, in milliseconds.
+const SEGMENT_INTERVAL_MIN: i64 = 60_000;
+
+/// What the entries of a segmented store are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SegmentedKind {
+    /// Windows; their time is their start.
+    Window,
+    /// Sessions; their time is their end.
+    Session,
+}
+
+/// How a store of windows or sessions is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SegmentedOptions {
+    /// What the entries are.
+    pub kind: SegmentedKind,
+    /// How long entries are kept, in milliseconds of the time of the newest one.
+    pub retention_ms: i64,
+    /// Whether 8 bytes of timestamp stand in front of each value.
+    pub timestamped: bool,
+    /// Whether there is an index by time.
+    pub by_time: bool,
+}
+
+impl SegmentedOptions {
+    /// The number of the segment of a time.
+    pub fn segment(&self, time: i64) -> i64 {
+        (time / (self.retention_ms / 2).max(SEGMENT_INTERVAL_MIN)).max(0)
+    }
+
+    /// The earliest time that is still visible when `newest` is the newest.
+    pub const fn visible_from(&self, newest: i64) -> i64 {
+        newest.saturating_sub(self.retention_ms).saturating_add(1)
+    }
+
+    /// The lowest segment that is still kept when `newest` is the newest time.
+    pub fn lowest_segment(&self, newest: i64) -> i64 {
+        self.segment(newest.saturating_sub(self.retention_ms))
+    }
+
+    /// The time of a key: the start of a window, the end of a session. `None` when it is too short.
+    pub fn time_of(&self, key: &[u8]) -> Option<i64> {
+        match self.kind {
+            SegmentedKind::Window => read_window_key(key).map(|(_, start, _)| start),
+            SegmentedKind::Session => read_session_key(key).map(|(_, _, end)| end),
+        }
+    }
+
+    /// Appends the key under which the entry of this key lies in the space.
+    pub fn push_stored_key(&self, time: i64, key: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.segment(time).to_be_bytes());
+        out.extend_from_slice(key);
+    }
+
+    /// Appends the index entry of a key.
+    pub fn push_index_key(&self, key: &[u8], out: &mut Vec<u8>) {
+        out.push(INDEX);
+        let key_length = key.len().saturating_sub(self.suffix());
+        let (front, suffix) = key.split_at(key_length);
+        match self.kind {
+            SegmentedKind::Window => {
+                let (start, number) = suffix.split_at(suffix.len().min(8));
+                out.extend_from_slice(start);
+                out.extend_from_slice(front);
+                out.extend_from_slice(number);
+            }
+            SegmentedKind::Session => {
+                out.extend_from_slice(suffix);
+                out.extend_from_slice(front);
+            }
+        }
+    }
+
+    /// Appends the key that an index entry stands for.
+    pub fn push_indexed_key(&self, index_key: &[u8], out: &mut Vec<u8>) {
+        let index_key = index_key.get(1..).unwrap_or_default();
+        match self.kind {
+            SegmentedKind::Window => {
+                let (start, rest) = index_key.split_at(index_key.len().min(8));
+                let (key, number) = rest.split_at(rest.len().saturating_sub(4));
+                out.extend_from_slice(key);
+                out.extend_from_slice(start);
+                out.extend_from_slice(number);
+            }
+            SegmentedKind::Session => {
+                let (times, key) = index_key.split_at(index_key.len().min(SESSION_SUFFIX));
+                out.extend_from_slice(key);
+                out.extend_from_slice(times);
+            }
+        }
+    }
+
+    /// The index entries of all times from `from` to `to`, both included.
+    pub fn index_range(from: i64, to: i64) -> KeyRange {
+        let bound = |time: i64| [&[INDEX][..], &time.max(0).to_be_bytes()].concat();
+        let mut range = KeyRange::inclusive(Some(&bound(from)), None);
+        range.end = KeyRange::prefix(&bound(to)).end;
+        range
+    }
+
+    /// All entries of the segments before this one.
+    pub fn before_segment(segment: i64) -> KeyRange {
+        let mut range = KeyRange::all();
+        range.end = std::ops::Bound::Excluded(segment.to_be_bytes().to_vec());
+        range
+    }
+
+    /// All entries of a segment.
+    pub fn whole_segment(segment: i64) -> KeyRange {
+        KeyRange::prefix(&segment.to_be_bytes())
+    }
+
+    const fn suffix(&self) -> usize {
+        match self.kind {
+            SegmentedKind::Window => WINDOW_SUFFIX,
+            SegmentedKind::Session => SESSION_SUFFIX,
+        }
+    }
+
+    /// The key in front of the times.
+    pub fn bare_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        &key[..key.len().saturating_sub(self.suffix())]
+    }
+}
+
+/// Appends the key of a window: `number` tells several values of one key and start apart.
+pub fn push_window_key(key: &[u8], start: i64, number: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(key);
+    out.extend_from_slice(&start.to_be_bytes());
+    out.extend_from_slice(&number.to_be_bytes());
+}
+
+/// Key, start and number of a window; `None` when the bytes are too short.
+pub fn read_window_key(bytes: &[u8]) -> Option<(&[u8], i64, u32)> {
+    let (rest, number) = bytes.split_last_chunk::<4>()?;
+    let (key, start) = rest.split_last_chunk::<8>()?;
+    Some((key, i64::from_be_bytes(*start), u32::from_be_bytes(*number)))
+}
+
+/// Appends the key of a session.
+pub fn push_session_key(key: &[u8], start: i64, end: i64, out: &mut Vec<u8>) {
+    out.extend_from_slice(key);
+    out.extend_from_slice(&end.to_be_bytes());
+    out.extend_from_slice(&start.to_be_bytes());
+}
+
+/// Key, start and end of a session; `None` when the bytes are too short.
+pub fn read_session_key(bytes: &[u8]) -> Option<(&[u8], i64, i64)> {
+    let (rest, start) = bytes.split_last_chunk::<8>()?;
+    let (key, end) = rest.split_last_chunk::<8>()?;
+    Some((key, i64::from_be_bytes(*start), i64::from_be_bytes(*end)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        SegmentedKind, SegmentedOptions, push_session_key, push_window_key, read_session_key,
+        read_window_key,
+    };
+
+    fn options(kind: SegmentedKind, retention_ms: i64) -> SegmentedOptions {
+        SegmentedOptions { kind, retention_ms, timestamped: true, by_time: true }
+    }
+
+    /// Vectors of group `window_store_key`, made by Kafka Streams 4.4.0; its time-first keys have another
+    /// first byte.
+    #[test]
+    fn keys_of_windows_are_those_of_the_original() {
+        let vectors: [(&str, i64, u32, &str, &str); 4] = [
+            ("a", 0, 0, "61000000000000000000000000", "0000000000000000 61 00000000"),
+            ("a", 0, 1, "61000000000000000000000001", "0000000000000000 61 00000001"),
+            ("a", 10, 0, "61000000000000000a00000000", "000000000000000a 61 00000000"),
+            ("a", 0, i32::MAX as u32, "6100000000000000007fffffff", "0000000000000000 61 7fffffff"),
+        ];
+        for (key, start, number, bytes, by_time) in vectors {
+            let mut found = Vec::new();
+            push_window_key(key.as_bytes(), start, number, &mut found);
+            assert_eq!(hex(&found), bytes);
+            assert_eq!(read_window_key(&found), Some((key.as_bytes(), start, number)));
+            check_index(options(SegmentedKind::Window, 0), &found, by_time);
+        }
+    }
+
+    #[test]
+    fn keys_of_sessions_are_those_of_the_original() {
+        let vectors: [(&str, i64, i64, &str, &str); 3] = [
+            (
+                "a",
+                0,
+                0,
+                "6100000000000000000000000000000000",
+                "00000000000000000000000000000000 61",
+            ),
+            (
+                "a",
+                5,
+                10,
+                "61000000000000000a0000000000000005",
+                "000000000000000a0000000000000005 61",
+            ),
+            (
+                "a",
+                1_700_000_000_000,
+                1_700_000_060_000,
+                "610000018bcfe652600000018bcfe56800",
+                "0000018bcfe652600000018bcfe56800 61",
+            ),
+        ];
+        for (key, start, end, bytes, by_time) in vectors {
+            let mut found = Vec::new();
+            push_session_key(key.as_bytes(), start, end, &mut found);
+            assert_eq!(hex(&found), bytes);
+            assert_eq!(read_session_key(&found), Some((key.as_bytes(), start, end)));
+            check_index(options(SegmentedKind::Session, 0), &found, by_time);
+        }
+    }
+
+    #[track_caller]
+    fn check_index(options: SegmentedOptions, key: &[u8], by_time: &str) {
+        let mut index = Vec::new();
+        options.push_index_key(key, &mut index);
+        assert_eq!(hex(&index[1..]), by_time.replace(' ', ""));
+        let mut back = Vec::new();
+        options.push_indexed_key(&index, &mut back);
+        assert_eq!(back, key);
+        let time = options.time_of(key).unwrap();
+        assert!(SegmentedOptions::index_range(time, time).contains(&index));
+        assert!(!SegmentedOptions::index_range(time + 1, i64::MAX).contains(&index));
+        assert!(!SegmentedOptions::before_segment(i64::MAX).contains(&index));
+    }
+
+    #[test]
+    fn segments_are_half_the_retention_and_at_least_a_minute() {
+        let short = options(SegmentedKind::Window, 10);
+        assert_eq!((short.segment(59_999), short.segment(60_000)), (0, 1));
+        let long = options(SegmentedKind::Window, 200_000);
+        assert_eq!((long.segment(99_999), long.segment(100_000)), (0, 1));
+        assert_eq!(long.lowest_segment(299_999), 0);
+        assert_eq!(long.lowest_segment(300_000), 1);
+        assert_eq!(long.visible_from(300_000), 100_001);
+        assert_eq!(short.lowest_segment(-1), 0, "nothing has come yet");
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}

@@ -1,6 +1,7 @@
 //! What a restore does with the records it reads.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,8 +9,9 @@ use bytes::Bytes;
 use headwater_broker::{AbortedTransaction, TopicPartition};
 use headwater_records::{Batch, Batches, RecordRef, RecordsError};
 use headwater_store::{
-    ChangelogPosition, LatestWrites, Layout, LruLayout, Overlay, OverlayOptions, SpaceId,
-    StoreError, TaskStorage, VersionedLayout, WriteBatch, push_headers, push_timestamped,
+    ChangelogPosition, LatestWrites, Layout, LruLayout, MetaUpdate, Overlay, OverlayOptions,
+    SegmentedOptions, SpaceId, StoreError, StreamTime, TaskStorage, VersionedLayout, WriteBatch,
+    push_headers, push_timestamped,
 };
 
 use crate::{ChangelogError, CommittedFilter};
@@ -65,6 +67,8 @@ pub trait ApplyStep: Send + 'static {
 /// A store that is restored.
 #[derive(Clone, Debug)]
 pub struct ChangelogStore {
+    /// Its name.
+    pub name: String,
     /// Its changelog.
     pub topic_partition: TopicPartition,
     /// Which of the task's storages it lies in.
@@ -135,7 +139,10 @@ pub struct StoreStep {
     stores: Vec<ChangelogStore>,
     /// By store, of those whose updates depend on what is there already.
     histories: Vec<Option<History>>,
+    /// By store, the newest time of those of windows and sessions; −1 for none.
+    newest: Vec<i64>,
     value: Vec<u8>,
+    stored_key: Vec<u8>,
     hold: Hold,
 }
 
@@ -196,11 +203,14 @@ impl StoreStep {
             unsynced: 0,
         };
         let hold = Hold { memory: memory.clone(), bytes: 0 };
+        let newest = vec![-1; stores.len()];
         Self {
             storages: storages.into_iter().map(target).collect(),
             stores,
             histories,
+            newest,
             value: Vec::new(),
+            stored_key: Vec::new(),
             hold,
         }
     }
@@ -216,7 +226,8 @@ impl StoreStep {
     }
 
     fn collect(&mut self, stretch: &Stretch) -> Result<Applied, ChangelogError> {
-        let Self { storages, stores, histories, value, .. } = self;
+        let Self { storages, stores, histories, newest, value, stored_key, .. } = self;
+        let newest = &mut newest[stretch.changelog];
         let store = &stores[stretch.changelog];
         let Target { writes, reached, .. } = &mut storages[store.storage];
         let mut failed: Result<(), StoreError> = Ok(());
@@ -235,7 +246,20 @@ impl StoreStep {
                 lay_out(store.layout, record, bytes, value);
                 value.as_slice()
             });
-            writes.put(store.space, key, stored);
+            let Layout::Segmented(options) = store.layout else {
+                writes.put(store.space, key, stored);
+                return true;
+            };
+            let Some(time) = options.time_of(key) else { return false };
+            *newest = time.max(*newest);
+            stored_key.clear();
+            options.push_stored_key(time, key, stored_key);
+            writes.put(store.space, stored_key, stored);
+            if options.by_time {
+                stored_key.clear();
+                options.push_index_key(key, stored_key);
+                writes.put(store.space, stored_key, stored.map(|_| &[][..]));
+            }
             true
         })
         .map_err(|source| ChangelogError::Records {
@@ -265,7 +289,7 @@ impl StoreStep {
     /// Writes what was gathered for one storage, with the new positions of its stores, and makes it
     /// safe at the end.
     fn write(&mut self, storage: usize, at_end: bool) -> Result<(), ChangelogError> {
-        let Self { storages, stores, histories, .. } = self;
+        let Self { storages, stores, histories, newest, .. } = self;
         let Target { storage: written, writes, reached, unsynced } = &mut storages[storage];
         for (store, reached) in std::mem::take(reached) {
             let position = &mut stores[store].position;
@@ -275,12 +299,17 @@ impl StoreStep {
         }
         let in_storage = stores.iter().filter(|store| store.storage == storage);
         let Some(first) = in_storage.clone().next() else { return Ok(()) };
-        let meta: Vec<_> = in_storage
+        let mut meta: Vec<_> = in_storage
             .map(|store| {
                 let TopicPartition { topic, partition } = &store.topic_partition;
                 store.position.update(topic.as_str(), *partition)
             })
             .collect();
+        push_times(
+            &**written,
+            stores.iter().zip(&*newest).filter(|(it, _)| it.storage == storage),
+            &mut meta,
+        );
         let mut histories = histories.iter_mut().flatten().filter(|it| it.storage == storage);
         let mut result = histories.try_for_each(|history| {
             let mut batch = WriteBatch::new();
@@ -352,11 +381,27 @@ impl ApplyStep for StoreStep {
     }
 }
 
+/// The newest times of stores of windows and sessions. One that cannot be read is as good as none.
+fn push_times<'s>(
+    storage: &dyn TaskStorage,
+    stores: impl Iterator<Item = (&'s ChangelogStore, &'s i64)>,
+    meta: &mut Vec<MetaUpdate>,
+) {
+    for (store, &newest) in stores.filter(|(_, newest)| **newest >= 0) {
+        let known = StreamTime::load_of_store(storage, Path::new(""), &store.name);
+        let known = known.ok().flatten().map_or(-1, |time| time.ms);
+        meta.push(StreamTime { ms: newest.max(known) }.update_of_store(&store.name));
+    }
+}
+
 /// Appends the value of a changelog record as its store keeps it: the changelog has timestamp and
 /// headers in the record (feature rows P8, P33).
 fn lay_out(layout: Layout, record: &RecordRef<'_>, value: &[u8], out: &mut Vec<u8>) {
     match layout {
-        Layout::TimestampedKeyValue => push_timestamped(record.timestamp, value, out),
+        Layout::TimestampedKeyValue
+        | Layout::Segmented(SegmentedOptions { timestamped: true, .. }) => {
+            push_timestamped(record.timestamp, value, out);
+        }
         Layout::TimestampedKeyValueWithHeaders => {
             push_headers(record.headers.iter().map(|header| (header.name, header.value)), out);
             push_timestamped(record.timestamp, value, out);

@@ -17,7 +17,9 @@ use headwater_records::Compression;
 
 pub use error::ConfigError;
 pub use from_properties::{Finding, FindingReason};
-pub use policies::{BadRecord, BuiltInAssignor, ProcessingGuarantee, TagKeys};
+pub use policies::{
+    BadRecord, BuiltInAssignor, ProcessingGuarantee, TagKeys, TopologyOptimization,
+};
 
 use crate::process::{DefaultTimestampExtractor, NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
@@ -264,6 +266,13 @@ settings! {
     /// Which built-in assignor places tasks, if this instance leads the group.
     /// [`InstanceBuilder::task_assignor`](crate::InstanceBuilder::task_assignor) stands over it.
     plain task_assignor: BuiltInAssignor = BuiltInAssignor::MinimumMovement, Streams "task.assignor.class", any;
+    /// How often, in milliseconds of the wall clock, an operator that waits for windows to close looks for
+    /// closed ones, at most (feature row D31).
+    plain window_emit_interval_ms: u64 = 1_000,
+        Streams "__emit.interval.ms.kstreams.windowed.aggregation__", any;
+    /// How the topology is rewritten when it is built with this configuration.
+    plain topology_optimization: TopologyOptimization = TopologyOptimization::NONE,
+        Streams "topology.optimization", any;
     /// Where a source starts on a partition without committed offset, unless it says so itself.
     /// Repartition topics are always read from their first record.
     plain auto_offset_reset: OffsetReset = OffsetReset::Earliest, Consumer "auto.offset.reset", any;

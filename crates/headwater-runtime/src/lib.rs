@@ -18,7 +18,7 @@ mod worker;
 
 pub use config::{
     BadRecord, BuiltInAssignor, ConfigError, Finding, FindingReason, ProcessingGuarantee,
-    StreamsConfig, TagKeys,
+    StreamsConfig, TagKeys, TopologyOptimization,
 };
 pub use headwater_changelog::{RestoreListener, StandbyUpdateListener, StoreLag, SuspendReason};
 pub use instance::{
@@ -28,11 +28,12 @@ pub use instance::{
 pub use process::{
     CachedUpdate, Cx, DefaultTimestampExtractor, DropCounts, DropReason, DroppedRecords,
     ExceptionHandler, ExtractedTime, Failure, FailureKind, FlushListener, Handlers, Headers,
-    NodeIndex, NullError, NullPart, NullRecords, OffsetReset, ProcessorProgram, ProcessorSlot,
-    ProcessorSupplier, Program, PunctuationToken, PunctuationType, RawRecord, Reaction,
-    RecordPosition, SinkProgram, SinkSlot, SourceNode, SourceProgram, StoreBackendChoice,
-    StoreCursor, StoreFormats, StoreProgram, StoreSlot, StoredEntry, StoredVersion, TaskError,
-    TaskProcessor, UserError, UserPanic, dead_letter, log_and_continue, log_and_fail,
+    NodeIndex, NullError, NullPart, NullRecords, OffsetReset, OperatorProgram, OperatorSlot,
+    OperatorTimes, ProcessorProgram, ProcessorSlot, ProcessorSupplier, Program, PunctuationToken,
+    PunctuationType, RawRecord, Reaction, RecordPosition, SegmentedEntry, SinkProgram, SinkSlot,
+    SourceNode, SourceProgram, StoreBackendChoice, StoreCursor, StoreFormats, StoreProgram,
+    StoreSlot, StoredEntry, StoredVersion, TaskError, TaskProcessor, UserError, UserPanic,
+    dead_letter, log_and_continue, log_and_fail,
 };
 pub use query::{
     QueryError, QueryableStoreType, QueryableStoreTypes, ReadOnlyKeyValueStore,

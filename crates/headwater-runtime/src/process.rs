@@ -9,12 +9,13 @@ mod extractor;
 mod handler;
 mod headers;
 mod null_records;
+mod operators;
 mod program;
 mod punctuation;
 mod slots;
 pub(crate) mod store;
 
-pub use cx::{Cx, StoreCursor, StoredEntry, StoredVersion};
+pub use cx::{Cx, SegmentedEntry, StoreCursor, StoredEntry, StoredVersion};
 pub use drops::{DropCounts, DropReason, DroppedRecords};
 pub use error::{FailureKind, RecordPosition, TaskError, UserError, UserPanic};
 pub use extractor::DefaultTimestampExtractor;
@@ -23,6 +24,7 @@ pub use handler::{
 };
 pub use headers::Headers;
 pub use null_records::{NullError, NullPart, NullRecords};
+pub use operators::{OperatorProgram, OperatorTimes};
 pub use program::{
     CachedUpdate, ExtractedTime, FlushListener, NegativeTimestamp, OffsetReset, ProcessorProgram,
     ProcessorSupplier, Program, RawRecord, SinkProgram, SourceNode, SourceProgram,
@@ -31,7 +33,7 @@ pub use program::{
 pub use punctuation::{
     DuePunctuation, FirstPunctuation, PunctuationToken, PunctuationType, Punctuations,
 };
-pub use slots::{NodeIndex, ProcessorSlot, SinkSlot, StoreSlot};
+pub use slots::{NodeIndex, OperatorSlot, ProcessorSlot, SinkSlot, StoreSlot};
 
-pub(crate) use cx::Origin;
+pub(crate) use cx::{Origin, Segments};
 pub(crate) use dead_letter::dead_letter_headers;

@@ -52,6 +52,8 @@ pub struct WorkerConfig {
     pub default_timestamp_extractor: DefaultTimestampExtractor,
     /// What happens to records that are null where a node has no form for it.
     pub null_records: NullRecords,
+    /// Wall-clock time between two emissions of an operator that waits for windows to close.
+    pub window_emit_interval: Duration,
     /// How many partitions each output topic has: sinks, changelogs, dead-letter topics.
     pub partition_counts: Arc<BTreeMap<TopicName, i32>>,
 }
@@ -79,6 +81,7 @@ impl WorkerConfig {
             handlers,
             default_timestamp_extractor: config.default_timestamp_extractor,
             null_records: config.null_records,
+            window_emit_interval: Duration::from_millis(config.window_emit_interval_ms),
             partition_counts,
             ..Self::default()
         }
@@ -100,6 +103,7 @@ impl Default for WorkerConfig {
             handlers: Handlers::default(),
             default_timestamp_extractor: DefaultTimestampExtractor::default(),
             null_records: NullRecords::Drop,
+            window_emit_interval: Duration::from_secs(1),
             partition_counts: Arc::default(),
         }
     }

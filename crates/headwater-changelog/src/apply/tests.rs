@@ -20,7 +20,14 @@ fn restored(layout: Layout, records: &[(&str, Option<&str>, i64)]) -> CommittedS
         leader_epoch: None,
         at_end_ms: None,
     };
-    let store = ChangelogStore { topic_partition, storage: 0, space, layout, position };
+    let store = ChangelogStore {
+        name: "store".to_owned(),
+        topic_partition,
+        storage: 0,
+        space,
+        layout,
+        position,
+    };
     let memory = RestoreMemory::new(1 << 20);
     let mut step = StoreStep::new(vec![storage], vec![store], &memory);
     for (offset, &(key, value, timestamp)) in (0..).zip(records) {

@@ -96,6 +96,7 @@ impl Following {
             at_end_ms: Some(5),
         };
         let store = ChangelogStore {
+            name: "store".to_owned(),
             topic_partition: topic_partition(partition),
             storage: 0,
             space,

@@ -109,6 +109,7 @@ fn new_step(partition: i32, start_offset: i64, memory: &RestoreMemory) -> StoreS
         at_end_ms: Some(BEGAN_MS),
     };
     let store = ChangelogStore {
+        name: "store".to_owned(),
         topic_partition: topic_partition(partition),
         storage: 0,
         space,

@@ -9,6 +9,7 @@ use headwater_records::Compression;
 use super::properties::{self, Property};
 use super::{
     BadRecord, BuiltInAssignor, ConfigError, ProcessingGuarantee, Scope, StreamsConfig, TagKeys,
+    TopologyOptimization,
 };
 use crate::process::{DefaultTimestampExtractor, NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
@@ -120,7 +121,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "ssl.",
     "state.cleanup.dir.max.age.ms",
     "topology.description.push.enabled",
-    "topology.optimization",
     "transactional.id",
     "upgrade.from",
     "value.deserializer",
@@ -431,6 +431,40 @@ impl Setting for BuiltInAssignor {
         name.to_owned()
     }
 }
+
+impl Setting for TopologyOptimization {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        const EXPECTED: &str = "none, all, or some of reuse.ktable.source.topics, \
+                                merge.repartition.topics and single.store.self.join with commas \
+                                between them";
+        let mut names = text.split(',').map(str::trim);
+        let first = names.clone().next().unwrap_or_default();
+        if names.clone().count() == 1 && matches!(first, "none" | "all") {
+            return Ok(if first == "all" { Self::ALL } else { Self::NONE });
+        }
+        names.try_fold(Self::NONE, |so_far, name| match name {
+            REUSE_TOPICS => Ok(Self { reuse_ktable_source_topics: true, ..so_far }),
+            MERGE_TOPICS => Ok(Self { merge_repartition_topics: true, ..so_far }),
+            SELF_JOIN => Ok(Self { single_store_self_join: true, ..so_far }),
+            _ => Err(EXPECTED),
+        })
+    }
+
+    fn show(&self) -> String {
+        let names = [
+            (self.reuse_ktable_source_topics, REUSE_TOPICS),
+            (self.merge_repartition_topics, MERGE_TOPICS),
+            (self.single_store_self_join, SELF_JOIN),
+        ];
+        let names: Vec<&str> =
+            names.into_iter().filter_map(|(set, name)| set.then_some(name)).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(",") }
+    }
+}
+
+const REUSE_TOPICS: &str = "reuse.ktable.source.topics";
+const MERGE_TOPICS: &str = "merge.repartition.topics";
+const SELF_JOIN: &str = "single.store.self.join";
 
 impl Setting for OffsetReset {
     fn parse(text: &str) -> Result<Self, &'static str> {

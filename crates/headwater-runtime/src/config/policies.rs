@@ -48,6 +48,33 @@ pub enum BuiltInAssignor {
     FallbackPrior,
 }
 
+/// How a topology is rewritten when it is built (feature row D21).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TopologyOptimization {
+    /// A table's topic is the changelog of its store (`reuse.ktable.source.topics`).
+    pub reuse_ktable_source_topics: bool,
+    /// One repartition topic behind an operator that changes keys, instead of one before each operator
+    /// that needs it (`merge.repartition.topics`).
+    pub merge_repartition_topics: bool,
+    /// One store for a stream that is joined with itself (`single.store.self.join`).
+    pub single_store_self_join: bool,
+}
+
+impl TopologyOptimization {
+    /// As it was described (`none`).
+    pub const NONE: Self = Self {
+        reuse_ktable_source_topics: false,
+        merge_repartition_topics: false,
+        single_store_self_join: false,
+    };
+    /// All there are (`all`).
+    pub const ALL: Self = Self {
+        reuse_ktable_source_topics: true,
+        merge_repartition_topics: true,
+        single_store_self_join: true,
+    };
+}
+
 impl BuiltInAssignor {
     pub(crate) fn assignor(self) -> Box<dyn TaskAssignor + Send + Sync> {
         match self {

@@ -218,8 +218,9 @@ async fn input_starts(
                 tracing::warn!(%topic_partition, %error, "the partition time begins anew");
                 OffsetMetadata::new()
             });
-            let partition_time = metadata.partition_time;
-            InputStart { topic_partition, offset: committed.offset, partition_time }
+            let OffsetMetadata { partition_time, processor_metadata } = metadata;
+            let offset = committed.offset;
+            InputStart { topic_partition, offset, partition_time, processor_metadata }
         } else {
             let now_ms = shared.clock.wall_ms();
             let isolation = shared.config.isolation();
@@ -228,7 +229,8 @@ async fn input_starts(
             let Some(offset) = offset else {
                 return Err(InstanceError::NoOffset { topic_partition });
             };
-            InputStart { topic_partition, offset, partition_time: -1 }
+            let (partition_time, processor_metadata) = (-1, BTreeMap::new());
+            InputStart { topic_partition, offset, partition_time, processor_metadata }
         };
         starts.push((start, reset));
     }
@@ -394,6 +396,7 @@ pub fn prepare_restore(
             end_epoch: log.end.leader_epoch,
         });
         stores.push(ChangelogStore {
+            name: store.store.to_string(),
             topic_partition: store.topic_partition.clone(),
             storage: store.place.storage,
             space: store.place.space,

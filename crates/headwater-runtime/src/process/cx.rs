@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_broker::{TopicName, TopicPartition};
-use headwater_records::{Header, Record};
+use headwater_records::{Header, Record, partition_for_key};
 use headwater_store::{
     CacheFlush, Direction, KeyRange, KeyValueRef, Layout, OverlayCursor, StoreError,
 };
@@ -22,9 +22,15 @@ use crate::process::{
 use crate::task::TaskCore;
 use crate::worker::{AppendError, Partitioning, ThreadCore, TopicIndex};
 
+mod segmented;
 mod stores;
 
+pub use segmented::SegmentedEntry;
 pub use stores::{StoredEntry, StoredVersion};
+
+use segmented::LeavingChange;
+
+pub(crate) use segmented::Segments;
 
 /// The context of a record on its way through a task, made anew for each record: where it came
 /// from, and what the nodes may do with the task's stores, sinks and schedules.
@@ -328,11 +334,14 @@ impl Cx<'_> {
         let result = flush.iter().try_for_each(|change| {
             let context = change.context;
             let new = change.new.map(|stored| layout.split(stored));
-            let old = change.old.map(|stored| layout.split(stored).value);
+            let Some(LeavingChange { key, old }) = self.leave_cache(slot, &change) else {
+                return Ok(());
+            };
+            let old = old.map(|stored| layout.split(stored).value);
             // The time of a result can be later than that of the record that changed it.
             let stored_time = new.and_then(|new| new.timestamp);
             let timestamp = stored_time.unwrap_or(context.timestamp);
-            self.log_change(slot, (change.key, new), timestamp, &context.headers)?;
+            self.log_change(slot, (key, new), timestamp, &context.headers)?;
             let new = new.map(|new| new.value);
             let Some(listener) = &listener else { return Ok(()) };
             self.task.headers.clone_from(&context.headers);
@@ -350,7 +359,7 @@ impl Cx<'_> {
                     raw: None,
                 },
             };
-            listener.forward(&mut cx, CachedUpdate { key: change.key, new, old, timestamp })
+            listener.forward(&mut cx, CachedUpdate { key, new, old, timestamp })
         });
         self.task.headers = headers;
         result
@@ -375,6 +384,11 @@ impl Cx<'_> {
     /// How many partitions a sink's topic has.
     pub fn partitions(&self, sink: SinkSlot) -> i32 {
         self.thread.outputs.partitions(self.task.sinks[sink.index()])
+    }
+
+    /// The partition of a sink's topic where Kafka's default partitioner puts a key of these bytes.
+    pub fn default_partition(&self, sink: SinkSlot, key: &[u8]) -> i32 {
+        partition_for_key(key, self.partitions(sink))
     }
 
     /// Writes a record with the present headers: encodes it into the batch its partition is

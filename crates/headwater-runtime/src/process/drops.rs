@@ -26,11 +26,13 @@ pub enum DropReason {
     NoPartition,
     /// It is older than the history that a store keeps.
     Expired,
+    /// A window that it falls into is closed; counted once for each such window.
+    WindowClosed,
 }
 
 impl DropReason {
     /// All reasons, in order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::NullKey,
         Self::NullValue,
         Self::Deserialization,
@@ -39,6 +41,7 @@ impl DropReason {
         Self::Production,
         Self::NoPartition,
         Self::Expired,
+        Self::WindowClosed,
     ];
 
     /// Its name in logs and metrics.
@@ -52,6 +55,7 @@ impl DropReason {
             Self::Production => "production",
             Self::NoPartition => "no-partition",
             Self::Expired => "expired",
+            Self::WindowClosed => "window-closed",
         }
     }
 }
@@ -163,7 +167,7 @@ mod tests {
         for (number, reason) in (0..).zip(DropReason::ALL) {
             assert_eq!(counts.of(reason), number, "{reason}");
         }
-        assert_eq!(counts.total(), 28);
+        assert_eq!(counts.total(), 36);
     }
 
     #[test]
@@ -176,9 +180,9 @@ mod tests {
         dropped.add(second, [node("sink", counts(|_| 2))].into_iter());
         let nodes: Vec<_> =
             dropped.nodes().map(|(task, node, counts)| (task, node, counts.total())).collect();
-        assert_eq!(nodes, [(first, "map", 36), (second, "sink", 16)]);
+        assert_eq!(nodes, [(first, "map", 45), (second, "sink", 18)]);
         assert_eq!(dropped.of_task(first).of(DropReason::NullValue), 2);
         assert_eq!(dropped.of_task(TaskId::new(9, 9)).total(), 0);
-        assert_eq!((dropped.of(DropReason::NullKey), dropped.total()), (3, 52));
+        assert_eq!((dropped.of(DropReason::NullKey), dropped.total()), (3, 63));
     }
 }

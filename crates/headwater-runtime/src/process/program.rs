@@ -6,10 +6,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_broker::TopicName;
-use headwater_store::{Layout, StoreBackend, StoreDescription, VersionedOptions};
+use headwater_store::{
+    Layout, SegmentedKind, SegmentedOptions, StoreBackend, StoreDescription, VersionedOptions,
+};
 use headwater_topology::{StoreKind, StoreSpec};
 
-use crate::process::{Cx, NodeIndex, ProcessorSlot, PunctuationToken, TaskError, UserError};
+use crate::process::{
+    Cx, NodeIndex, OperatorProgram, ProcessorSlot, PunctuationToken, TaskError, UserError,
+};
 
 /// A record as it lies in its batch.
 #[derive(Clone, Copy, Debug)]
@@ -179,6 +183,9 @@ pub struct StoreProgram {
     pub source_is_changelog: bool,
     /// Who gets the updates when the store is cached.
     pub flush: Option<Arc<dyn FlushListener>>,
+    /// Whether entries of windows or sessions are also found by their time: an operator waits for them to
+    /// close.
+    pub by_time: bool,
     /// What keys and values are, where that is known: kept beside the store, and what a query is
     /// held against.
     pub formats: Option<StoreFormats>,
@@ -194,8 +201,19 @@ impl StoreProgram {
             StoreKind::Versioned { history_retention_ms, segment_interval_ms } => {
                 Layout::Versioned(VersionedOptions::new(history_retention_ms, segment_interval_ms))
             }
+            StoreKind::Window { retention_ms, timestamped, .. } => {
+                self.segmented(SegmentedKind::Window, retention_ms, timestamped)
+            }
+            StoreKind::Session { retention_ms } => {
+                self.segmented(SegmentedKind::Session, retention_ms, false)
+            }
             _ => Layout::KeyValue,
         }
+    }
+
+    fn segmented(&self, kind: SegmentedKind, retention_ms: i64, timestamped: bool) -> Layout {
+        let by_time = self.by_time;
+        Layout::Segmented(SegmentedOptions { kind, retention_ms, timestamped, by_time })
     }
 
     /// What stands beside the store; `None` when its formats are not known.
@@ -245,6 +263,8 @@ pub struct Program {
     pub stores: Vec<StoreProgram>,
     /// The user's processors, by [`ProcessorSlot`].
     pub processors: Vec<ProcessorProgram>,
+    /// The operators with times of their own, by [`OperatorSlot`](crate::OperatorSlot).
+    pub operators: Vec<OperatorProgram>,
     /// Where records go out, by [`SinkSlot`](crate::SinkSlot).
     pub sinks: Vec<SinkProgram>,
 }

@@ -29,6 +29,10 @@ slot! {
     ProcessorSlot
 }
 slot! {
+    /// An operator with times of its own: its place in [`Program::operators`](crate::Program::operators).
+    OperatorSlot
+}
+slot! {
     /// A sink of a sub-topology: its place in [`Program::sinks`](crate::Program::sinks).
     SinkSlot
 }

@@ -11,7 +11,7 @@ use headwater_store::{
 use headwater_topology::{StoreKind, StoreSpec};
 
 use crate::process::cache_benefit::CacheBenefit;
-use crate::process::{FlushListener, Headers};
+use crate::process::{FlushListener, Headers, Segments};
 use crate::worker::{Outputs, Partitioning, TopicIndex};
 
 /// The record that caused a cached update, kept until the update is forwarded.
@@ -62,6 +62,7 @@ pub(crate) enum Keeper {
     None,
     Lru(LruLayout),
     Versioned(VersionedLayout),
+    Segmented(Segments),
 }
 
 impl Keeper {
@@ -69,6 +70,7 @@ impl Keeper {
         match (&spec.kind, layout) {
             (StoreKind::Lru { max_entries }, _) => Self::Lru(LruLayout::new(*max_entries)),
             (_, Layout::Versioned(options)) => Self::Versioned(VersionedLayout::new(options)),
+            (_, Layout::Segmented(options)) => Self::Segmented(Segments::new(options, -1)),
             _ => Self::None,
         }
     }
@@ -114,7 +116,7 @@ impl TaskStore {
     /// Whether reading and writing are no more than that of one entry, and wait in no cache.
     #[inline]
     pub(crate) const fn is_direct(&self) -> bool {
-        self.cache.is_none() && matches!(self.keeper, Keeper::None)
+        self.cache.is_none() && matches!(self.keeper, Keeper::None | Keeper::Segmented(_))
     }
 
     /// Writes to the overlay, in the store's layout.

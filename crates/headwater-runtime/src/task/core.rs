@@ -7,7 +7,7 @@ use headwater_store::{MetaUpdate, TaskStorage};
 use headwater_topology::TaskId;
 
 use crate::process::store::TaskStore;
-use crate::process::{Headers, Program, Punctuations, TaskProcessor};
+use crate::process::{Headers, OperatorTimes, Program, Punctuations, TaskProcessor};
 use crate::task::TaskWatch;
 use crate::worker::TopicIndex;
 
@@ -20,6 +20,8 @@ pub(crate) struct TaskCore {
     /// One for each backend the stores use. Empty while a commit is under way: then their write
     /// halves travel with it.
     pub(crate) storages: Vec<Box<dyn TaskStorage>>,
+    /// The times of operators, by their slots.
+    pub(crate) operators: Vec<OperatorTimes>,
     pub(crate) processors: Vec<Option<Box<dyn TaskProcessor>>>,
     pub(crate) sinks: Vec<TopicIndex>,
     pub(crate) punctuations: Punctuations,

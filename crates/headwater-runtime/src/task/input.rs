@@ -1,6 +1,6 @@
 //! One input partition of a task: what is buffered, and how far it has been processed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use headwater_broker::TopicPartition;
@@ -19,6 +19,8 @@ pub struct InputStart {
     pub offset: i64,
     /// Highest timestamp of the partition so far; −1 when none is known.
     pub partition_time: i64,
+    /// What processors have committed with the offset, by key.
+    pub processor_metadata: BTreeMap<String, i64>,
 }
 
 #[derive(Debug)]

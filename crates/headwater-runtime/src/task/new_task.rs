@@ -1,16 +1,20 @@
 //! What a stream thread needs to run a task: handed over when its state is restored.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use headwater_broker::TopicPartition;
 use headwater_store::{
-    Caching, Layout, OldValues, Overlay, OverlayOptions, SpaceId, StoreError, TaskStorage,
+    Caching, Layout, OldValues, Overlay, OverlayOptions, SpaceId, StoreError, StreamTime,
+    TaskStorage,
 };
 use headwater_topology::TaskId;
 
-use crate::process::store::{StoreCache, StoreChangelog, TaskStore};
-use crate::process::{Headers, Program, Punctuations, StoreProgram};
+use crate::process::Segments;
+use crate::process::store::{Keeper, StoreCache, StoreChangelog, TaskStore};
+use crate::process::{Headers, OperatorTimes, Program, Punctuations, StoreProgram};
 use crate::task::input::{Input, InputStart};
 use crate::task::{Task, TaskCore, TaskWatch};
 use crate::worker::ThreadCore;
@@ -76,6 +80,11 @@ impl NewTask {
         });
         let stores = stores.collect();
         let sinks = program.sinks.iter().map(|sink| thread.output_topic(&sink.topic)).collect();
+        let mut committed = BTreeMap::new();
+        for (key, &number) in self.inputs.iter().flat_map(|input| &input.processor_metadata) {
+            let known = committed.entry(key.clone()).or_insert(number);
+            *known = number.max(*known);
+        }
         let inputs: Vec<Input> = self
             .inputs
             .into_iter()
@@ -89,12 +98,14 @@ impl NewTask {
             })
             .collect();
         let stream_time = inputs.iter().map(|input| input.partition_time).max().unwrap_or(-1);
+        let operators = OperatorTimes::of_program(&program.operators, &committed);
         let processors = program.processors.iter().map(|_| None).collect();
         let core = TaskCore {
             id: self.id,
             application_id: self.application_id,
             stores,
             storages: self.storages,
+            operators,
             processors,
             sinks,
             punctuations: Punctuations::default(),
@@ -131,6 +142,13 @@ fn build_store(
     let options = OverlayOptions { caching, read_cache_bytes };
     let overlay = Overlay::new(store.spec.name.as_str(), place.space, reader, options);
     let mut built = TaskStore::new(&store.spec, store.layout(), overlay, place.storage);
+    if let Layout::Segmented(options) = store.layout() {
+        // A time that cannot be read is as good as none: entries stay visible for longer.
+        let storage = &*storages[place.storage];
+        let known = StreamTime::load_of_store(storage, Path::new(""), &store.spec.name);
+        let newest = known.ok().flatten().map_or(-1, |time| time.ms);
+        built.keeper = Keeper::Segmented(Segments::new(options, newest));
+    }
     built.changelog = store.changelog.as_ref().map(|topic| StoreChangelog {
         topic: thread.output_topic(topic),
         topic_partition: TopicPartition::new(topic.clone(), task.partition.cast_signed()),

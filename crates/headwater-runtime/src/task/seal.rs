@@ -1,8 +1,11 @@
 //! What a commit takes out of a task, and what it brings back.
 
-use headwater_broker::OffsetCommit;
-use headwater_store::{StoreError, TaskStorage, WriteBatch};
+use std::collections::BTreeMap;
 
+use headwater_broker::OffsetCommit;
+use headwater_store::{StoreError, StreamTime, TaskStorage, WriteBatch};
+
+use crate::process::store::Keeper;
 use crate::task::{OffsetMetadata, Task};
 use crate::worker::{SealedStorage, SealedTask};
 
@@ -25,19 +28,29 @@ impl Task {
         for store in &mut core.stores {
             let into = &mut sealed[store.storage];
             store.overlay.seal(&mut into.batch)?;
+            if let Keeper::Segmented(segments) = &mut store.keeper
+                && let Some(ms) = segments.take_newest()
+            {
+                into.meta.push(StreamTime { ms }.update_of_store(&store.name));
+            }
             into.changelogs.extend(
                 store.changelog.as_ref().map(|changelog| changelog.topic_partition.clone()),
             );
         }
         if let Some(first) = sealed.first_mut() {
-            first.meta = std::mem::take(&mut core.meta);
+            first.meta.append(&mut core.meta);
         }
         core.commit_needed = false;
         core.commit_requested = false;
+        let operators = core.program.operators.iter().zip(&core.operators);
+        let processor_metadata: BTreeMap<String, i64> = operators
+            .filter(|(_, times)| times.emitted >= 0)
+            .filter_map(|(operator, times)| Some((operator.metadata_key.clone()?, times.emitted)))
+            .collect();
         let offsets = self.inputs.iter().map(|input| {
             let metadata = OffsetMetadata {
                 partition_time: input.partition_time,
-                ..OffsetMetadata::default()
+                processor_metadata: processor_metadata.clone(),
             };
             OffsetCommit {
                 topic_partition: input.topic_partition.clone(),

@@ -27,6 +27,7 @@ pub(crate) struct ThreadCore {
     pub(crate) handlers: Handlers,
     pub(crate) default_timestamp_extractor: DefaultTimestampExtractor,
     pub(crate) null_records: NullRecords,
+    pub(crate) window_emit_interval_ms: i64,
     pub(crate) max_task_idle: MaxTaskIdle,
     pub(crate) partition_counts: Arc<BTreeMap<TopicName, i32>>,
 }
@@ -44,6 +45,8 @@ impl ThreadCore {
             handlers: config.handlers.clone(),
             default_timestamp_extractor: config.default_timestamp_extractor,
             null_records: config.null_records,
+            window_emit_interval_ms: i64::try_from(config.window_emit_interval.as_millis())
+                .unwrap_or(i64::MAX),
             max_task_idle: config.max_task_idle,
             partition_counts: Arc::clone(&config.partition_counts),
         }

@@ -152,7 +152,7 @@ impl Cx<'_> {
         let task = self.task.id;
         let TaskStore { name, overlay, keeper, .. } = &mut self.task.stores[slot.index()];
         let found = match keeper {
-            Keeper::None => overlay.get(key),
+            Keeper::None | Keeper::Segmented(_) => overlay.get(key),
             Keeper::Lru(lru) => lru.get(overlay, key),
             Keeper::Versioned(layout) => layout.get_stored(overlay, key),
         };
@@ -172,7 +172,7 @@ impl Cx<'_> {
         timestamp: i64,
     ) -> Result<(), TaskError> {
         match &self.task.stores[slot.index()].keeper {
-            Keeper::None => self.put_cached(slot, key, value, timestamp),
+            Keeper::None | Keeper::Segmented(_) => self.put_cached(slot, key, value, timestamp),
             Keeper::Lru(_) => self.put_lru(slot, key, value, timestamp),
             Keeper::Versioned(_) => self.put_version(slot, key, value, timestamp).map(drop),
         }

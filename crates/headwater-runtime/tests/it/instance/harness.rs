@@ -70,6 +70,7 @@ impl Application for WordCount {
 
     fn programs(&self, topology: &Topology) -> Result<BTreeMap<u32, Arc<Program>>, UserError> {
         let split = Program {
+            operators: Vec::new(),
             nodes: vec!["lines".into(), "to-words".into()],
             sources: vec![source("lines", Arc::new(Split))],
             sinks: vec![SinkProgram { node: NodeIndex(1), topic: TopicName::from(REPARTITION) }],
@@ -78,6 +79,7 @@ impl Application for WordCount {
         let store = topology.store("counts").expect("it was added");
         let counter = Arc::new(Count { on_word: self.on_word.clone() });
         let count = Program {
+            operators: Vec::new(),
             nodes: vec!["words".into(), "count".into(), "to-counts".into()],
             sources: vec![source(REPARTITION, counter)],
             stores: vec![StoreProgram {
@@ -85,6 +87,7 @@ impl Application for WordCount {
                 backend: StoreBackendChoice::Persistent,
                 changelog: Some(TopicName::from(CHANGELOG)),
                 source_is_changelog: false,
+                by_time: false,
                 flush: None,
                 formats: None,
             }],

@@ -74,6 +74,7 @@ pub(super) fn counting_program(caching: bool) -> Program {
     let nodes = ["source", "count", "sink"].map(Arc::from).to_vec();
     let store = StoreSpec::new("counts", StoreKind::TimestampedKeyValue).with_caching(caching);
     Program {
+        operators: Vec::new(),
         nodes,
         sources: vec![SourceProgram {
             node: NodeIndex(0),
@@ -86,6 +87,7 @@ pub(super) fn counting_program(caching: bool) -> Program {
             backend: StoreBackendChoice::InMemory,
             changelog: Some("app-counts-changelog".into()),
             source_is_changelog: false,
+            by_time: false,
             flush: Some(Arc::new(CountListener)),
             formats: None,
         }],
@@ -139,6 +141,7 @@ impl Harness {
             topic_partition: TopicPartition::new(*topic, 0),
             offset: 0,
             partition_time: -1,
+            processor_metadata: BTreeMap::default(),
         });
         self.worker.handle(ToWorker::AddTask(Box::new(NewTask {
             id: TASK,

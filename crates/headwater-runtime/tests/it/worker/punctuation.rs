@@ -62,6 +62,7 @@ fn send(cx: &mut Cx<'_>, kind: &str, timestamp: i64) -> Result<(), TaskError> {
 fn ticking() -> Harness {
     let mut harness = Harness::new(WorkerConfig::default());
     let program = Program {
+        operators: Vec::new(),
         nodes: ["source", "ticker", "sink"].map(Arc::from).to_vec(),
         sources: vec![SourceProgram {
             node: NodeIndex(0),

@@ -25,6 +25,7 @@ mod structure;
 mod summary;
 mod transformers;
 mod value;
+mod windows;
 
 pub use case::{Case, Difference, Outcome};
 pub use check::check;

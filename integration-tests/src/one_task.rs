@@ -96,6 +96,7 @@ impl OneTask {
                 topic_partition: TopicPartition::new(INPUT, 0),
                 offset: 0,
                 partition_time: -1,
+                processor_metadata: BTreeMap::default(),
             }],
             storages,
             stores,

@@ -3,6 +3,7 @@
 use std::any::{TypeId, type_name};
 use std::sync::Arc;
 
+use headwater_runtime::{StreamsConfig, TopologyOptimization};
 use headwater_store::serde::Serde;
 use headwater_topology::{SourceOptions, Topics};
 
@@ -243,6 +244,7 @@ impl StreamsBuilder {
             table: Wire(table_source(kept)),
             store: materialized.declare(&store_name),
             materialized: materialized.name.is_some(),
+            reuses_topic: false,
         };
         let node = graph.add(&[LogicalGraph::ROOT], table_name, LogicalKind::TableSource(table));
         drop(graph);
@@ -272,7 +274,37 @@ impl StreamsBuilder {
     /// The first mistake, or what is wrong with the whole: names and topics that are taken, stores
     /// that are missing, types without serde.
     pub fn build(&self) -> Result<Topology, DslError> {
-        let draft = self.graph.borrow().write()?;
+        self.build_optimized(TopologyOptimization::NONE)
+    }
+
+    /// The finished topology, rewritten as the configuration says (`topology.optimization`, feature row
+    /// D21). Without the configuration, as by [`build`](Self::build), nothing is optimized, as in Kafka
+    /// Streams. Whether and how a topology is optimized decides over names of internal topics, so that it cannot
+    /// be changed under a running application.
+    ///
+    /// ```
+    /// use headwater_dsl::{Consumed, Materialized, StreamsBuilder};
+    /// use headwater_runtime::{StreamsConfig, TopologyOptimization};
+    /// use headwater_store::serde::Utf8;
+    ///
+    /// let builder = StreamsBuilder::new();
+    /// let users = builder.table("users", Consumed::with(Utf8, Utf8), Materialized::named("users"));
+    /// # drop(users);
+    /// let config = StreamsConfig::new("app").topology_optimization(TopologyOptimization::ALL);
+    /// let topology = builder.build_with(&config)?;
+    /// // The table's topic is the changelog of its store.
+    /// assert!(topology.graph().internal_topics().is_empty());
+    /// # Ok::<(), headwater_dsl::DslError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`build`](Self::build).
+    pub fn build_with(&self, config: &StreamsConfig) -> Result<Topology, DslError> {
+        self.build_optimized(config.topology_optimization)
+    }
+
+    fn build_optimized(&self, optimization: TopologyOptimization) -> Result<Topology, DslError> {
+        let draft = self.graph.borrow().write(optimization)?;
         Topology::new(draft.builder, draft.behaviours)
     }
 }

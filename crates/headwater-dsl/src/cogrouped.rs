@@ -10,11 +10,19 @@ use headwater_runtime::UserError;
 use crate::graph::{LogicalKind, NodeKey, OnRename, Processor, SharedGraph};
 use crate::kgrouped_stream::KGroupedStream;
 use crate::ktable::KTable;
-use crate::nodes::{Aggregation, Kept, NewValue, aggregate, pass_on_table};
+use crate::nodes::{
+    Aggregation, Kept, KeptWindows, Merge, NewValue, WindowAggregation, aggregate,
+    aggregate_sessions, pass_on_table,
+};
 use crate::nullity::{Nullity, Present, wrap};
 use crate::params::Materialized;
 use crate::serdes::Codec;
+use crate::windowed::{Shape, computed, wire_windows};
 use crate::wiring::WireInner;
+
+mod windowed;
+
+pub use windowed::{SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream};
 
 /// Several grouped streams whose records go into one aggregate per key.
 ///
@@ -207,6 +215,15 @@ trait Input<K, A> {
 
     /// The making of its aggregation without windows.
     fn aggregate(&self, kept: Kept<K, A>, initial: Initial<A>) -> WireInner;
+
+    /// The making of its aggregation by windows; sessions come with a merger.
+    fn aggregate_windows(
+        &self,
+        kept: KeptWindows<K, A>,
+        shape: Shape,
+        initial: Initial<A>,
+        merge: Option<&Merge<K, A>>,
+    ) -> WireInner;
 }
 
 struct Group<K, V, N, F> {
@@ -241,11 +258,33 @@ where
             Aggregation {
                 initial: move || initial(),
                 compute: made(move |key: &K, value: &V, so_far: Option<A>| {
-                    let value = N::view(Some(value)).expect("every form has values");
-                    aggregator(key, value, so_far)
+                    aggregator(key, N::present(value), so_far)
                 }),
             },
         )
+    }
+
+    fn aggregate_windows(
+        &self,
+        kept: KeptWindows<K, A>,
+        shape: Shape,
+        initial: Initial<A>,
+        merge: Option<&Merge<K, A>>,
+    ) -> WireInner {
+        let aggregator = Arc::clone(&self.aggregator);
+        let aggregation = Arc::new(WindowAggregation {
+            initial: move || initial(),
+            compute: computed::<K, V, A, N, _>(move |key, value, so_far| {
+                aggregator(key, value, so_far)
+            }),
+        });
+        match (shape, merge) {
+            (Shape::Session(spans), Some(merge)) => {
+                let merge = Arc::clone(merge);
+                aggregate_sessions::<K, V, A, N, _, _>(kept, spans, aggregation, merge)
+            }
+            (shape, _) => wire_windows::<K, V, A, N, _, _>(kept, shape, aggregation),
+        }
     }
 }
 

@@ -134,6 +134,10 @@ impl<K, V> TablesBelow<K, V> {
         Self(nodes.into_boxed_slice())
     }
 
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     #[inline]
     pub(crate) fn forward(
         &self,

@@ -77,6 +77,12 @@ pub enum DslError {
         /// What the operating system says.
         reason: String,
     },
+    /// Windows that cannot be, or a store that does not keep them long enough.
+    #[error("{problem}")]
+    WrongWindows {
+        /// What is wrong.
+        problem: String,
+    },
     /// A repartition topic with no partition.
     #[error("repartition topic {topic} needs at least 1 partition")]
     NoPartitions {

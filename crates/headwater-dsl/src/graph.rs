@@ -19,9 +19,11 @@ use crate::serdes::DefaultSerdes;
 use crate::store::{DslStoreFormat, StoreDeclaration};
 use crate::wiring::{DefaultExtractors, WireInner, WireSource};
 
+mod optimize;
 mod sources;
 mod write;
 
+pub(crate) use optimize::{Mergeable, MergedRepartition};
 pub(crate) use sources::StreamSource;
 pub(crate) use write::Draft;
 
@@ -62,6 +64,18 @@ struct LogicalNode {
     kind: LogicalKind,
     /// Whether a node below needs the value before each update (feature row D46).
     old_values: bool,
+    effect: Effect,
+}
+
+/// What an operator does to the records, as far as optimizations care (feature row D21).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// It leaves keys and values alone, or is no operator of a stream.
+    None,
+    ChangesKeys,
+    ChangesValues,
+    /// It merges streams.
+    Merges,
 }
 
 /// What an operator is.
@@ -106,6 +120,8 @@ pub(crate) struct TableSource {
     pub(crate) store: Arc<StoreDeclaration>,
     /// Whether the store exists: it is queryable, or a node below reads it (feature row D45).
     pub(crate) materialized: bool,
+    /// Whether the topic is the store's changelog (feature row T14).
+    pub(crate) reuses_topic: bool,
 }
 
 /// The parts of a node that makes a table of a stream.
@@ -173,6 +189,8 @@ pub(crate) struct Repartition {
     pub(crate) filter: Option<(String, Wire<WireInner>)>,
     pub(crate) sink: Wire<WireInner>,
     pub(crate) source: Wire<WireSource>,
+    /// Set where several such repartitions can become one (feature row D21).
+    pub(crate) serdes: Option<Arc<dyn Mergeable>>,
 }
 
 impl Repartition {
@@ -206,6 +224,7 @@ impl LogicalGraph {
             children: Vec::new(),
             kind: LogicalKind::Root,
             old_values: false,
+            effect: Effect::None,
         };
         Rc::new(RefCell::new(Self {
             names: NameCounter::new(),
@@ -238,11 +257,17 @@ impl LogicalGraph {
             children: Vec::new(),
             kind,
             old_values: false,
+            effect: Effect::None,
         });
         for &parent in parents {
             self.link(parent, key);
         }
         key
+    }
+
+    /// Says what an operator does to the records.
+    pub(crate) fn mark(&mut self, node: NodeKey, effect: Effect) {
+        self.nodes[node.0].effect = effect;
     }
 
     /// Adds an operator that was added before below one more node, or below the same again, which

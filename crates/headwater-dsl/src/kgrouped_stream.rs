@@ -113,7 +113,7 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedStream<K, V, N> {
     {
         let materialized =
             materialized.or_serdes(self.key_serde.as_ref(), self.value_serde.as_ref());
-        self.add("KSTREAM-REDUCE-", materialized, |kept| {
+        self.add(REDUCE, materialized, |kept| {
             aggregate::<K, V, V, _, _>(
                 kept,
                 Aggregation {
@@ -206,8 +206,7 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedStream<K, V, N> {
             Some(name) => name.clone(),
             None => graph.names.store_name(prefix),
         };
-        let is_generated =
-            self.repartition_required && self.name.is_none() && materialized.name.is_none();
+        let is_generated = materialized.name.is_none() && self.makes_topic_of_store();
         graph.note_generated(GeneratedNames {
             repartition_topic: is_generated.then(|| Repartition::topic(&store)),
             ..materialized.generated_names(&store)
@@ -226,9 +225,18 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedStream<K, V, N> {
         KTable::new(&self.graph, node, key, value, name)
     }
 
+    /// Whether there is a repartition topic that is called after the store.
+    pub(crate) const fn makes_topic_of_store(&self) -> bool {
+        self.repartition_required && self.name.is_none()
+    }
+
     /// What operators on the group go on with: the graph, and the key serde.
     pub(crate) fn shared(&self) -> (SharedGraph, Option<Codec<K>>) {
         (Rc::clone(&self.graph), self.key_serde.clone())
+    }
+
+    pub(crate) const fn value_serde(&self) -> Option<&Codec<V>> {
+        self.value_serde.as_ref()
     }
 
     /// Tells groups apart, as one group is one input of a cogroup however often it is given.
@@ -279,7 +287,8 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedStream<K, V, N> {
     }
 }
 
-const AGGREGATE: &str = "KSTREAM-AGGREGATE-";
+pub(crate) const AGGREGATE: &str = "KSTREAM-AGGREGATE-";
+pub(crate) const REDUCE: &str = "KSTREAM-REDUCE-";
 
 /// An aggregator that makes a new value.
 fn computed<K, V, A, F>(

@@ -231,6 +231,7 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedTable<K, V, N> {
             sink_name,
             source_name,
             filter: None,
+            serdes: None,
             sink: Wire(change_sink(key.clone(), value.clone())),
             source: Wire(change_source(key, value)),
         }

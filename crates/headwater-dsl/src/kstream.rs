@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 use crate::error::DslError;
-use crate::graph::{LogicalGraph, LogicalKind, NodeKey, Processor, SharedGraph};
+use crate::graph::{Effect, LogicalGraph, LogicalKind, NodeKey, Processor, SharedGraph};
 use crate::nodes::step;
 use crate::nullity::{Nullable, Nullity, Present};
 use crate::serdes::Codec;
@@ -133,6 +133,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             graph.note(DslError::OtherBuilder { node });
             graph.add(&[self.node], name, kind)
         };
+        graph.mark(node, Effect::Merges);
         drop(graph);
         let repartition_required = self.repartition_required || other.repartition_required;
         Self::new(&self.graph, node, None, None, repartition_required)
@@ -158,6 +159,12 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
     /// The result of an operator that keeps keys and values.
     fn same(&self, node: NodeKey) -> Self {
         Self { node, ..self.clone() }
+    }
+
+    /// The node of an operator that does this to the records.
+    fn marked(&self, node: NodeKey, effect: Effect) -> NodeKey {
+        self.graph.borrow_mut().mark(node, effect);
+        node
     }
 
     /// The result of an operator that keeps keys.

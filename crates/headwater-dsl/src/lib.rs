@@ -39,10 +39,13 @@ mod record;
 mod serdes;
 mod store;
 mod topology;
+mod windowed;
 mod wiring;
 
 pub use builder::{StreamsBuilder, TopicSelection};
-pub use cogrouped::CogroupedKStream;
+pub use cogrouped::{
+    CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream,
+};
 pub use error::{DslError, Part};
 pub use kgrouped_stream::KGroupedStream;
 pub use kgrouped_table::KGroupedTable;
@@ -51,9 +54,10 @@ pub use ktable::KTable;
 pub use low_level::TopologyBuilder;
 pub use nullity::{Nullable, Nullity, Present};
 pub use params::{
-    Branched, Consumed, FailOnInvalidTimestamp, Grouped, LogAndSkipOnInvalidTimestamp,
-    Materialized, Partitions, Printed, Processed, Produced, Repartitioned, TimestampExtractor,
-    UsePartitionTimeOnInvalidTimestamp, WallclockTimestampExtractor,
+    Branched, Consumed, EmitStrategy, FailOnInvalidTimestamp, Grouped,
+    LogAndSkipOnInvalidTimestamp, Materialized, Partitions, Printed, Processed, Produced,
+    Repartitioned, SessionWindows, SlidingWindows, TimeWindows, TimestampExtractor,
+    UnlimitedWindows, UsePartitionTimeOnInvalidTimestamp, WallclockTimestampExtractor,
 };
 pub use processor::{
     ContextError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, KeyValueEntries,
@@ -64,5 +68,6 @@ pub use processor::{
 pub use record::Record;
 pub use store::{DslStoreFormat, StoreSupplier, Stores};
 pub use topology::{ApplicationTopology, Topology};
+pub use windowed::{SessionWindowedKStream, TimeWindowedKStream, WindowKind};
 
 pub use headwater_topology::OffsetReset;

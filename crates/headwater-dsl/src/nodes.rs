@@ -8,21 +8,29 @@ mod branch;
 mod change_format;
 mod kept_table;
 mod regroup;
+mod session_window;
 mod sink;
+mod sliding_window;
 mod source;
 mod step;
 mod table;
+mod time_window;
 mod transform_table;
+mod windowed;
 
 pub(crate) use aggregate::{Aggregation, aggregate};
 pub(crate) use branch::{BranchTest, branch};
 pub(crate) use kept_table::Kept;
 pub(crate) use regroup::{aggregate_table, change_sink, change_source, regroup};
+pub(crate) use session_window::{Merge, SessionSpans, aggregate_sessions};
 pub(crate) use sink::sink;
+pub(crate) use sliding_window::aggregate_sliding_windows;
 pub(crate) use source::{ReadAs, source};
 pub(crate) use step::{Out, step};
 pub(crate) use table::{MapTable, map_table, pass_on_table, table_source, table_to_stream};
+pub(crate) use time_window::{TimeSpans, aggregate_time_windows};
 pub(crate) use transform_table::transform_table;
+pub(crate) use windowed::{KeptWindows, WindowAggregation};
 
 /// What a user function made of a value: another one, or what it was given.
 #[derive(Debug)]

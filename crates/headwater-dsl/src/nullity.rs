@@ -26,6 +26,12 @@ pub trait Nullity: sealed::Sealed + Debug + Send + Sync + 'static {
     /// What a function gets for this value; `None` when it has no form for it.
     fn view<T>(value: Option<&T>) -> Option<Self::Ref<'_, T>>;
 
+    /// What a function gets for a value that is not null.
+    fn present<'a, T: 'a>(value: &'a T) -> Self::Ref<'a, T>;
+
+    /// The value that a function was given; `None` is null.
+    fn given<'a, T: 'a>(value: Self::Ref<'a, T>) -> Option<&'a T>;
+
     /// What a function has returned.
     fn into_option<T>(owned: Self::Owned<T>) -> Option<T>;
 
@@ -49,6 +55,14 @@ impl Nullity for Present {
         value
     }
 
+    fn present<'a, T: 'a>(value: &'a T) -> &'a T {
+        value
+    }
+
+    fn given<'a, T: 'a>(value: &'a T) -> Option<&'a T> {
+        Some(value)
+    }
+
     fn into_option<T>(owned: T) -> Option<T> {
         Some(owned)
     }
@@ -64,6 +78,14 @@ impl Nullity for Nullable {
 
     fn view<T>(value: Option<&T>) -> Option<Option<&T>> {
         Some(value)
+    }
+
+    fn present<'a, T: 'a>(value: &'a T) -> Option<&'a T> {
+        Some(value)
+    }
+
+    fn given<'a, T: 'a>(value: Option<&'a T>) -> Option<&'a T> {
+        value
     }
 
     fn into_option<T>(owned: Option<T>) -> Option<T> {

@@ -8,6 +8,7 @@ mod printed;
 mod processed;
 mod produced;
 mod repartitioned;
+mod windows;
 
 pub use branched::Branched;
 pub use consumed::{
@@ -20,10 +21,12 @@ pub use printed::Printed;
 pub use processed::Processed;
 pub use produced::{Partitions, Produced};
 pub use repartitioned::Repartitioned;
+pub use windows::{EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows};
 
 pub(crate) use consumed::Extractor;
 pub(crate) use printed::print_line;
 pub(crate) use produced::StreamPartitioner;
+pub(crate) use windows::{ms, wrong};
 
 /// `Debug`, `Clone` and `Default` for parameter objects whatever their type parameters are.
 macro_rules! plain_impls {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use headwater_store::serde::{
     Boolean, Deserializer, Double, Float, Format, Integer, Long, Payload, RawBytes, Serde,
-    SerdeError, Serializer, Short, Text, Utf8, Utf8Text, UuidText,
+    SerdeError, Serializer, SessionWindowed, Short, Text, TimeWindowed, Utf8, Utf8Text, UuidText,
+    Windowed,
 };
 
 use crate::error::{DslError, Part};
@@ -88,6 +89,38 @@ pub(crate) fn codec<T>(serde: impl Serde<T>) -> Codec<T> {
     Arc::new(serde)
 }
 
+/// A shared serde as one of its own.
+#[derive(Clone)]
+struct SharedSerde<T>(Codec<T>);
+
+impl<T> Serializer<T> for SharedSerde<T> {
+    fn serialize(&self, value: &T, out: &mut Vec<u8>) -> Result<(), SerdeError> {
+        self.0.serialize(value, out)
+    }
+}
+
+impl<T> Deserializer<T> for SharedSerde<T> {
+    fn deserialize(&self, payload: Payload<'_>) -> Result<T, SerdeError> {
+        self.0.deserialize(payload)
+    }
+}
+
+impl<T> Format for SharedSerde<T> {
+    fn format(&self) -> String {
+        self.0.format()
+    }
+}
+
+/// The serde of the keys of time windows of this size.
+pub(crate) fn time_windowed_key<K: 'static>(inner: Codec<K>, size_ms: i64) -> Codec<Windowed<K>> {
+    Arc::new(TimeWindowed::new(SharedSerde(inner), size_ms))
+}
+
+/// The serde of the keys of sessions.
+pub(crate) fn session_key<K: 'static>(inner: Codec<K>) -> Codec<Windowed<K>> {
+    Arc::new(SessionWindowed::new(SharedSerde(inner)))
+}
+
 /// The serdes that are taken where neither the operator nor the stream has one (feature row D18).
 ///
 /// The original has one default for all keys and one for all values; here there is one for each
@@ -126,6 +159,12 @@ impl DefaultSerdes {
     fn set_both<T: 'static>(&mut self, serde: Codec<T>) {
         self.set_key(Arc::clone(&serde));
         self.set_value(serde);
+    }
+
+    /// The default serde for keys of a type, if it has one.
+    pub(crate) fn key_of<T: 'static>(&self) -> Option<Codec<T>> {
+        let serde = self.keys.get(&TypeId::of::<T>())?;
+        serde.downcast_ref::<Codec<T>>().map(Arc::clone)
     }
 
     /// The serde to use: the given one, else the default of the type.

@@ -27,6 +27,8 @@ use supplier::{set_segment_interval, versioned};
 pub(crate) struct StoreDeclaration {
     pub(crate) spec: Arc<StoreSpec>,
     pub(crate) serdes: StoreSerdes,
+    /// Whether windows or sessions are also found by their time.
+    pub(crate) by_time: bool,
     /// Whether its values are kept as the builder says ([`DslStoreFormat`]).
     pub(crate) takes_format: bool,
 }
@@ -210,7 +212,7 @@ impl<K: 'static, V: 'static> Stores<K, V> {
 
     pub(crate) fn declare(self) -> Arc<StoreDeclaration> {
         let (spec, serdes) = (Arc::new(self.spec), self.serdes);
-        Arc::new(StoreDeclaration { spec, serdes, takes_format: false })
+        Arc::new(StoreDeclaration { spec, serdes, by_time: false, takes_format: false })
     }
 }
 

@@ -10,9 +10,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use headwater_runtime::{
-    FlushListener, NodeIndex, OffsetReset, ProcessorProgram, ProcessorSlot, ProcessorSupplier,
-    Program, SinkProgram, SinkSlot, SourceNode, SourceProgram, StoreBackendChoice, StoreProgram,
-    StoreSlot,
+    FlushListener, NodeIndex, OffsetReset, OperatorProgram, OperatorSlot, ProcessorProgram,
+    ProcessorSlot, ProcessorSupplier, Program, SinkProgram, SinkSlot, SourceNode, SourceProgram,
+    StoreBackendChoice, StoreProgram, StoreSlot,
 };
 use headwater_topology::{
     Node as GraphNode, NodeId, NodeKind, StoreKind, Subtopology, Topology as Graph,
@@ -144,6 +144,7 @@ impl Behaviours {
             changelog: changelog.map(|changelog| changelog.topic.as_str().into()),
             source_is_changelog: changelog.is_some_and(|changelog| changelog.is_source_topic),
             flush: None,
+            by_time: declaration.is_some_and(|declaration| declaration.by_time),
             formats: declaration
                 .and_then(|declaration| declaration.serdes.formats(&self.default_serdes, name)),
         })
@@ -281,6 +282,14 @@ impl Wiring<'_> {
             .expect("a topology has less than 2^32 processors");
         self.program.processors.push(ProcessorProgram { node: self.index, supplier });
         ProcessorSlot(slot)
+    }
+
+    /// Gives the node times of its own in every task; see [`OperatorProgram`].
+    pub(crate) fn add_operator(&mut self, metadata_key: Option<String>) -> OperatorSlot {
+        let slot = u32::try_from(self.program.operators.len())
+            .expect("a topology has less than 2^32 operators");
+        self.program.operators.push(OperatorProgram { node: self.index, metadata_key });
+        OperatorSlot(slot)
     }
 
     /// Adds the node's sink.

@@ -61,16 +61,18 @@
 pub use connector::{KafkaConnector, kafka_options};
 pub use headwater_dsl::{
     ApplicationTopology, Branched, BranchedKStream, Branches, CogroupedKStream, Consumed,
-    ContextError, DslError, DslStoreFormat, EmitPairs, EmitValues, FailOnInvalidTimestamp,
-    FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Grouped, KGroupedStream,
-    KGroupedTable, KStream, KTable, KeyValueEntries, KeyValueStore, LogAndSkipOnInvalidTimestamp,
-    Materialized, Nullable, Nullity, OffsetReset, Part, Partitions, Present, Printed, Processed,
-    ProcessingContext, Processor, ProcessorContext, Produced, Punctuation, Record, RecordMetadata,
-    Repartitioned, StoreSupplier, Stores, StreamsBuilder, Terminal, TimestampExtractor,
+    ContextError, DslError, DslStoreFormat, EmitPairs, EmitStrategy, EmitValues,
+    FailOnInvalidTimestamp, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Grouped,
+    KGroupedStream, KGroupedTable, KStream, KTable, KeyValueEntries, KeyValueStore,
+    LogAndSkipOnInvalidTimestamp, Materialized, Nullable, Nullity, OffsetReset, Part, Partitions,
+    Present, Printed, Processed, ProcessingContext, Processor, ProcessorContext, Produced,
+    Punctuation, Record, RecordMetadata, Repartitioned, SessionWindowedCogroupedKStream,
+    SessionWindowedKStream, SessionWindows, SlidingWindows, StoreSupplier, Stores, StreamsBuilder,
+    Terminal, TimeWindowedCogroupedKStream, TimeWindowedKStream, TimeWindows, TimestampExtractor,
     TimestampedKeyValueEntries, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders,
-    TopicSelection, Topology, TopologyBuilder, UsePartitionTimeOnInvalidTimestamp,
-    ValueTimestampHeaders, ValueTransformerWithKey, VersionedKeyValueStore,
-    WallclockTimestampExtractor,
+    TopicSelection, Topology, TopologyBuilder, UnlimitedWindows,
+    UsePartitionTimeOnInvalidTimestamp, ValueTimestampHeaders, ValueTransformerWithKey,
+    VersionedKeyValueStore, WallclockTimestampExtractor, WindowKind,
 };
 pub use headwater_runtime::{
     BuiltInAssignor, CloseTimeout, DefaultTimestampExtractor, DropReason, DroppedRecords,
@@ -80,7 +82,7 @@ pub use headwater_runtime::{
     ReadOnlyTimestampedKeyValueStore, ReadOnlyVersionedKeyValueStore, RestoreListener,
     StandbyUpdateListener, StartError, StoreLag, StoreQueryParameters, StreamsConfig,
     SuspendReason, TagKeys, TaskError, TaskRole, TaskState, TaskStatus, ThreadMetadata,
-    UncaughtReaction, UserError, dead_letter, log_and_continue, log_and_fail,
+    TopologyOptimization, UncaughtReaction, UserError, dead_letter, log_and_continue, log_and_fail,
 };
 pub use headwater_store::{ValueAndTimestamp, VersionedPut, VersionedRecord};
 pub use instance::Headwater;
@@ -122,12 +124,14 @@ pub mod prelude {
     pub use crate::serde::{
         Boolean, Double, Float, Integer, Long, RawBytes, Short, Text, Utf8, Utf8Text, UuidText,
     };
+    pub use crate::serde::{SessionWindowed, TimeWindowed, Window, Windowed};
     pub use crate::{
-        Branched, Consumed, DslError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord,
-        Grouped, Headers, Headwater, Instance, InstanceState, KGroupedStream, KGroupedTable,
-        KStream, KTable, KeyValueStore, Materialized, Nullable, OffsetReset, Partitions, Present,
-        Processed, ProcessingContext, Processor, ProcessorContext, Produced, Punctuation,
-        PunctuationType, Record, Repartitioned, StoreSupplier, Stores, StreamsBuilder,
-        StreamsConfig, TimestampedKeyValueStore, Topology, UserError, VersionedKeyValueStore,
+        Branched, Consumed, DslError, EmitStrategy, FixedKeyProcessor, FixedKeyProcessorContext,
+        FixedKeyRecord, Grouped, Headers, Headwater, Instance, InstanceState, KGroupedStream,
+        KGroupedTable, KStream, KTable, KeyValueStore, Materialized, Nullable, OffsetReset,
+        Partitions, Present, Processed, ProcessingContext, Processor, ProcessorContext, Produced,
+        Punctuation, PunctuationType, Record, Repartitioned, SessionWindows, SlidingWindows,
+        StoreSupplier, Stores, StreamsBuilder, StreamsConfig, TimeWindows,
+        TimestampedKeyValueStore, Topology, UnlimitedWindows, UserError, VersionedKeyValueStore,
     };
 }

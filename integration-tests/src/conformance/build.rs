@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use headwater::serde::Serde;
+use headwater::serde::{Serde, Windowed};
 use headwater::{
     Branched, CogroupedKStream, DslError, DslStoreFormat, KGroupedStream, KGroupedTable, KStream,
-    KTable, Nullable, Printed, ProcessingContext, StreamsBuilder, TopicSelection,
+    KTable, Nullable, Printed, ProcessingContext, StreamsBuilder, StreamsConfig, TopicSelection,
 };
 use serde_json::Value as Json;
 
@@ -26,99 +26,107 @@ use super::processors::{Recipe, Running};
 use super::serdes::DynSerde;
 use super::transformers;
 use super::value::Value;
+use super::windows::{WindowedCogroup, WindowedGroup};
 
-type Stream<V> = KStream<Value, V, Nullable>;
-type Table<V> = KTable<Value, V, Nullable>;
-type GroupedStream<V> = KGroupedStream<Value, V, Nullable>;
-type Cogrouped = CogroupedKStream<Value, Value, Nullable>;
+pub(super) type Stream<V, K = Value> = KStream<K, V, Nullable>;
+pub(super) type Table<V, K = Value> = KTable<K, V, Nullable>;
+pub(super) type GroupedStream<V, K = Value> = KGroupedStream<K, V, Nullable>;
+pub(super) type WindowedKey = Windowed<Value>;
+pub(super) type Cogrouped = CogroupedKStream<Value, Value, Nullable>;
 type GroupedTable<V> = KGroupedTable<Value, V, Nullable>;
 
-/// What an operator made. Counts are longs; everything else is of any type.
-enum Made {
-    Stream(Stream<Value>),
-    Longs(Stream<i64>),
-    Table(Table<Value>),
-    LongTable(Table<i64>),
-    GroupedStream(GroupedStream<Value>),
-    GroupedLongs(GroupedStream<i64>),
+/// What an operator made. Counts are longs; everything else is of any type. Keys are windowed or not.
+pub(super) enum Made {
+    /// A [`Stream`] of some type.
+    Stream(Box<dyn Any>),
+    /// A [`Table`] of some type, and its queryable name.
+    Table(Box<dyn Any>, Option<String>),
+    /// A [`GroupedStream`] of some type.
+    GroupedStream(Box<dyn Any>),
     GroupedTable(GroupedTable<Value>),
+    /// A [`GroupedStream`] in windows.
+    Windowed(WindowedGroup),
     Cogrouped(Cogrouped),
+    WindowedCogroup(WindowedCogroup),
     /// What was printed under a label.
     Printed(String, Page),
 }
 
-/// The values of a stream or table.
-trait Dyn: Display + Sized + 'static {
-    /// Shows a value as one of any type.
-    fn show<R>(value: Option<&Self>, f: impl FnOnce(Option<&Value>) -> R) -> R;
+impl Made {
+    pub(super) fn stream<K: 'static, V: 'static>(stream: Stream<V, K>) -> Self {
+        Self::Stream(Box::new(stream))
+    }
 
-    /// The value that a function of the cases made of some; `None` if it is of another type.
-    fn made(value: Option<Value>) -> Result<Option<Self>, Failed>;
+    pub(super) fn table<K: 'static, V: 'static>(table: Table<V, K>) -> Self {
+        let queryable = table.queryable_store_name().map(str::to_owned);
+        Self::Table(Box::new(table), queryable)
+    }
 
-    fn stream(stream: Stream<Self>) -> Made;
-    fn table(table: Table<Self>) -> Made;
-    fn grouped(group: GroupedStream<Self>) -> Made;
-    fn as_stream(made: Option<&Made>) -> Option<&Stream<Self>>;
+    fn grouped<K: 'static, V: 'static>(group: GroupedStream<V, K>) -> Self {
+        Self::GroupedStream(Box::new(group))
+    }
 }
 
-impl Dyn for Value {
+/// Does the same to whichever of these types something is of.
+macro_rules! of_each_type {
+    ($any:expr, $kind:ident, |$it:ident| $done:expr) => {{
+        let any: &dyn Any = &**$any;
+        if let Some($it) = any.downcast_ref::<$kind<Value>>() {
+            $done
+        } else if let Some($it) = any.downcast_ref::<$kind<i64>>() {
+            $done
+        } else if let Some($it) = any.downcast_ref::<$kind<Value, WindowedKey>>() {
+            $done
+        } else if let Some($it) = any.downcast_ref::<$kind<i64, WindowedKey>>() {
+            $done
+        } else {
+            unreachable!("there are no other types")
+        }
+    }};
+}
+
+/// Keys and values, which the functions of the cases see as values of any type.
+pub(super) trait Show: Sized + 'static {
+    /// Shows a key or value as one of any type.
+    fn show<R>(value: Option<&Self>, f: impl FnOnce(Option<&Value>) -> R) -> R;
+}
+
+/// The values of a stream or table.
+pub(super) trait Dyn: Show + Display {
+    /// The value that a function of the cases made of some; `None` if it is of another type.
+    fn made(value: Option<Value>) -> Result<Option<Self>, Failed>;
+}
+
+impl Show for Value {
     fn show<R>(value: Option<&Self>, f: impl FnOnce(Option<&Self>) -> R) -> R {
         f(value)
     }
+}
 
+impl Show for i64 {
+    fn show<R>(value: Option<&Self>, f: impl FnOnce(Option<&Value>) -> R) -> R {
+        f(value.map(|number| Value::Long(*number)).as_ref())
+    }
+}
+
+impl Show for WindowedKey {
+    fn show<R>(value: Option<&Self>, f: impl FnOnce(Option<&Value>) -> R) -> R {
+        f(value.map(|key| Value::Windowed(Box::new(key.clone()))).as_ref())
+    }
+}
+
+impl Dyn for Value {
     fn made(value: Option<Value>) -> Result<Option<Self>, Failed> {
         Ok(value)
-    }
-
-    fn stream(stream: Stream<Self>) -> Made {
-        Made::Stream(stream)
-    }
-
-    fn table(table: Table<Self>) -> Made {
-        Made::Table(table)
-    }
-
-    fn grouped(group: GroupedStream<Self>) -> Made {
-        Made::GroupedStream(group)
-    }
-
-    fn as_stream(made: Option<&Made>) -> Option<&Stream<Self>> {
-        match made {
-            Some(Made::Stream(stream)) => Some(stream),
-            _ => None,
-        }
     }
 }
 
 impl Dyn for i64 {
-    fn show<R>(value: Option<&Self>, f: impl FnOnce(Option<&Value>) -> R) -> R {
-        f(value.map(|number| Value::Long(*number)).as_ref())
-    }
-
     fn made(value: Option<Value>) -> Result<Option<Self>, Failed> {
         match value {
             None => Ok(None),
             Some(Value::Long(number)) => Ok(Some(number)),
             Some(other) => Err(Failed(format!("{other:?} is not a long"))),
-        }
-    }
-
-    fn stream(stream: Stream<Self>) -> Made {
-        Made::Longs(stream)
-    }
-
-    fn table(table: Table<Self>) -> Made {
-        Made::LongTable(table)
-    }
-
-    fn grouped(group: GroupedStream<Self>) -> Made {
-        Made::GroupedLongs(group)
-    }
-
-    fn as_stream(made: Option<&Made>) -> Option<&Stream<Self>> {
-        match made {
-            Some(Made::Longs(stream)) => Some(stream),
-            _ => None,
         }
     }
 }
@@ -176,7 +184,11 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
         builder.check().map_err(|error| BuildFailure::Wrong { op, error })?;
     }
     let op = case.topology.len();
-    let topology = builder.build().map_err(|error| BuildFailure::Wrong { op, error })?;
+    let built = match config(case) {
+        Some(config) => builder.build_with(&config?),
+        None => builder.build(),
+    };
+    let topology = built.map_err(|error| BuildFailure::Wrong { op, error })?;
     let printed = made.values().filter_map(|made| match made {
         Made::Printed(label, page) => Some((label.clone(), page.clone())),
         _ => None,
@@ -185,12 +197,8 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
     let queryable = made
         .into_iter()
         .filter_map(|(id, made)| {
-            let name = match &made {
-                Made::Table(table) => table.queryable_store_name(),
-                Made::LongTable(table) => table.queryable_store_name(),
-                _ => return None,
-            };
-            Some((id, name.map(str::to_owned)))
+            let Made::Table(_, queryable) = made else { return None };
+            Some((id, queryable))
         })
         .collect();
     Ok(Built { topology, queryable, notes, printed, branches })
@@ -210,6 +218,17 @@ fn configure(builder: &StreamsBuilder, config: &Json) {
     }
 }
 
+/// The configuration that the builder is given; `None` if it is built without.
+fn config(case: &Case) -> Option<Result<StreamsConfig, Missing>> {
+    if case.config["build_without_config"] == true {
+        return None;
+    }
+    let key = "topology.optimization";
+    let set = case.config.get(key).map(|value| format!("{key}={}", json_text(value)));
+    let config = StreamsConfig::from_properties(&set.unwrap_or_default());
+    Some(config.map_err(|error| Missing(format!("configuration: {error}"))))
+}
+
 /// Applies one operator.
 fn apply(
     builder: &StreamsBuilder,
@@ -219,12 +238,12 @@ fn apply(
 ) -> Result<Option<Made>, Missing> {
     let name = json_text(&op["op"]);
     match name {
-        "stream" => return source(builder, op).map(|stream| Some(Made::Stream(stream))),
+        "stream" => return source(builder, op).map(|stream| Some(Made::stream(stream))),
         "table" => {
             let materialized = materialized(op.get("materialized"))?;
             let topic = json_text(&op["topic"]);
             let table = builder.table(topic, consumed(op.get("consumed"))?, materialized);
-            return Ok(Some(Made::Table(table.nullable())));
+            return Ok(Some(Made::table(table.nullable())));
         }
         "add_state_store" => {
             builder.add_state_store(store(&op["store"])?);
@@ -234,14 +253,17 @@ fn apply(
     }
     let input = op.get("in").and_then(|input| made.get(json_text(input)));
     match input {
-        Some(Made::Stream(stream)) => on_stream(stream, made, notes, op),
-        Some(Made::Longs(stream)) => on_stream(stream, made, notes, op),
-        Some(Made::Table(table)) => on_table(table, op),
-        Some(Made::LongTable(table)) => on_table(table, op),
-        Some(Made::GroupedStream(group)) => on_grouped_stream(group, op),
-        Some(Made::GroupedLongs(group)) => on_grouped_stream(group, op),
+        Some(Made::Stream(any)) => {
+            of_each_type!(any, Stream, |stream| on_stream(stream, made, notes, op))
+        }
+        Some(Made::Table(any, _)) => of_each_type!(any, Table, |table| on_table(table, op)),
+        Some(Made::GroupedStream(any)) => {
+            of_each_type!(any, GroupedStream, |group| on_grouped_stream(group, op))
+        }
         Some(Made::GroupedTable(group)) => on_grouped_table(group, op),
+        Some(Made::Windowed(group)) => group.apply(op).map(Some),
         Some(Made::Cogrouped(cogrouped)) => on_cogrouped(cogrouped, made, op),
+        Some(Made::WindowedCogroup(cogroup)) => cogroup.apply(op).map(Some),
         Some(Made::Printed(..)) => Err(Missing("what follows a print".to_owned())),
         None => Err(Missing(format!("operator {name}"))),
     }
@@ -251,8 +273,7 @@ fn apply(
 fn split(made: &mut BTreeMap<String, Made>, op: &Json) -> Result<Vec<String>, Missing> {
     let input = op.get("in").and_then(|input| made.get(json_text(input)));
     let (streams, names) = match input {
-        Some(Made::Stream(stream)) => split_stream(stream, op)?,
-        Some(Made::Longs(stream)) => split_stream(stream, op)?,
+        Some(Made::Stream(any)) => of_each_type!(any, Stream, |stream| split_stream(stream, op))?,
         _ => return Err(Missing("split of what is no stream".to_owned())),
     };
     made.extend(streams);
@@ -261,7 +282,7 @@ fn split(made: &mut BTreeMap<String, Made>, op: &Json) -> Result<Vec<String>, Mi
 
 type Splits = (Vec<(String, Made)>, Vec<String>);
 
-fn split_stream<V: Dyn>(stream: &Stream<V>, op: &Json) -> Result<Splits, Missing> {
+fn split_stream<K: Show, V: Dyn>(stream: &Stream<V, K>, op: &Json) -> Result<Splits, Missing> {
     let branched = |json: &Json| match json.get("name") {
         Some(name) => Branched::named(json_text(name)),
         None => Branched::new(),
@@ -273,7 +294,10 @@ fn split_stream<V: Dyn>(stream: &Stream<V>, op: &Json) -> Result<Splits, Missing
     let branches = op["branches"].as_array().expect("a split has branches");
     for branch in branches {
         let predicate = predicate(&branch["predicate"])?;
-        split = split.try_branch(move |k, v| V::show(v, |v| predicate(k, v)), branched(branch));
+        split = split.try_branch(
+            move |k, v| K::show(k, |k| V::show(v, |v| predicate(k, v))),
+            branched(branch),
+        );
     }
     let default = op.get("default");
     let result = match default {
@@ -282,7 +306,7 @@ fn split_stream<V: Dyn>(stream: &Stream<V>, op: &Json) -> Result<Splits, Missing
     };
     let ids = branches.iter().chain(default).map(|branch| json_text(&branch["id"]).to_owned());
     let (names, streams): (Vec<_>, Vec<_>) = result.into_iter().unzip();
-    Ok((ids.zip(streams.into_iter().map(V::stream)).collect(), names))
+    Ok((ids.zip(streams.into_iter().map(Made::stream)).collect(), names))
 }
 
 fn source(builder: &StreamsBuilder, op: &Json) -> Result<Stream<Value>, Missing> {
@@ -294,38 +318,43 @@ fn source(builder: &StreamsBuilder, op: &Json) -> Result<Stream<Value>, Missing>
 }
 
 /// Operators of a stream.
-fn on_stream<V: Dyn>(
-    stream: &Stream<V>,
+fn on_stream<K: Show + Display, V: Dyn>(
+    stream: &Stream<V, K>,
     made: &BTreeMap<String, Made>,
     notes: &Notes,
     op: &Json,
 ) -> Result<Option<Made>, Missing>
 where
-    DynSerde: Serde<V>,
+    DynSerde: Serde<V> + Serde<K>,
 {
     let result = match json_text(&op["op"]) {
         "filter" => {
             let predicate = predicate(&op["predicate"])?;
-            stream.try_filter(move |k, v| V::show(v, |v| predicate(k, v)))
+            stream.try_filter(move |k, v| K::show(k, |k| V::show(v, |v| predicate(k, v))))
         }
         "filter_not" => {
             let predicate = predicate(&op["predicate"])?;
-            stream.try_filter_not(move |k, v| V::show(v, |v| predicate(k, v)))
+            stream.try_filter_not(move |k, v| K::show(k, |k| V::show(v, |v| predicate(k, v))))
         }
         "peek" => stream.peek(note(notes, op)),
-        "merge" => match V::as_stream(made.get(json_text(&op["with"]))) {
-            Some(other) => stream.merge(other),
-            None => return Err(Missing("merge of streams of different types".to_owned())),
+        "merge" => match made.get(json_text(&op["with"])) {
+            Some(Made::Stream(other)) if other.is::<Stream<V, K>>() => {
+                let other = other.downcast_ref::<Stream<V, K>>();
+                stream.merge(other.expect("its type was looked at"))
+            }
+            _ => return Err(Missing("merge of streams of different types".to_owned())),
         },
         "to_table" => {
             let table = stream.to_table(materialized(op.get("materialized"))?);
-            return Ok(Some(V::table(named(table, op))));
+            return Ok(Some(Made::table(named(table, op))));
         }
         "print" => return Ok(Some(print(stream, op))),
         "repartition" => stream.repartition(repartitioned(op.get("repartitioned"))?),
         "select_key" => {
             let key = expression(&op["key"])?;
-            stream.try_select_key(move |k, v| V::show(v, |v| key(k, v)))
+            let keyed =
+                stream.try_select_key(move |k, v| K::show(k, |k| V::show(v, |v| key(k, v))));
+            return Ok(Some(Made::stream(named_stream(keyed, op))));
         }
         "process" | "process_values" | "map" | "map_values" | "flat_map" | "flat_map_values" => {
             return on_stream_to_any(stream, op).map(Some);
@@ -333,44 +362,59 @@ where
         "foreach" | "to" => return end(stream, notes, op).map(|()| None),
         "group_by_key" => {
             let group = stream.group_by_key(grouped(op.get("grouped"))?);
-            return Ok(Some(V::grouped(group)));
+            return Ok(Some(Made::grouped(group)));
         }
         "group_by" => {
             let key = expression(&op["key"])?;
-            let grouped = grouped(op.get("grouped"))?;
-            let group = stream.try_group_by(move |k, v| V::show(v, |v| key(k, v)), grouped);
-            return Ok(Some(V::grouped(group)));
+            let group = stream.try_group_by(
+                move |k, v| K::show(k, |k| V::show(v, |v| key(k, v))),
+                grouped::<Value, V>(op.get("grouped"))?,
+            );
+            return Ok(Some(Made::grouped(group)));
         }
         other => return Err(Missing(format!("operator {other}"))),
     };
-    Ok(Some(V::stream(match op.get("named") {
-        Some(name) => result.named(json_text(name)),
-        None => result,
-    })))
+    Ok(Some(Made::stream(named_stream(result, op))))
+}
+
+pub(super) fn named_stream<K: 'static, V: 'static>(
+    stream: Stream<V, K>,
+    op: &Json,
+) -> Stream<V, K> {
+    match op.get("named") {
+        Some(name) => stream.named(json_text(name)),
+        None => stream,
+    }
 }
 
 /// Operators whose results are of any type, whatever the stream's type is.
-fn on_stream_to_any<V: Dyn>(stream: &Stream<V>, op: &Json) -> Result<Made, Missing> {
+fn on_stream_to_any<K: Show, V: Dyn>(stream: &Stream<V, K>, op: &Json) -> Result<Made, Missing> {
     let result = match json_text(&op["op"]) {
         "map" => {
             let (key, value) = (expression(&op["key"])?, expression(&op["value"])?);
-            stream.try_map(move |k, v| V::show(v, |v| Ok::<_, Failed>((key(k, v)?, value(k, v)?))))
+            let mapped = stream.try_map(move |k, v| {
+                K::show(k, |k| V::show(v, |v| Ok::<_, Failed>((key(k, v)?, value(k, v)?))))
+            });
+            return Ok(Made::stream(named_stream(mapped, op)));
         }
         "map_values" => {
             let value = expression(&op["value"])?;
             if op["with_key"] == true {
-                stream.try_map_values_with_key(move |k, v| V::show(v, |v| value(k, v)))
+                stream.try_map_values_with_key(move |k, v| {
+                    K::show(k, |k| V::show(v, |v| value(k, v)))
+                })
             } else {
                 stream.try_map_values(move |v| V::show(v, |v| value(None, v)))
             }
         }
         "flat_map" => {
             let pairs = flat_pairs(&op["pairs"])?;
-            stream.flat_map(move |k, v, out| {
-                for (key, value) in V::show(v, |v| pairs(k, v)) {
+            let mapped = stream.flat_map(move |k, v, out| {
+                for (key, value) in K::show(k, |k| V::show(v, |v| pairs(k, v))) {
                     out.emit(key, value);
                 }
-            })
+            });
+            return Ok(Made::stream(named_stream(mapped, op)));
         }
         "flat_map_values" => {
             let values = flat_values(&op["values"])?;
@@ -382,26 +426,23 @@ fn on_stream_to_any<V: Dyn>(stream: &Stream<V>, op: &Json) -> Result<Made, Missi
         }
         _ => return process(stream, op),
     };
-    Ok(Made::Stream(match op.get("named") {
-        Some(name) => result.named(json_text(name)),
-        None => result,
-    }))
+    Ok(Made::stream(named_stream(result, op)))
 }
 
-fn process<V: Dyn>(stream: &Stream<V>, op: &Json) -> Result<Made, Missing> {
+fn process<K: Show, V: Dyn>(stream: &Stream<V, K>, op: &Json) -> Result<Made, Missing> {
     let Some(stream) = (stream as &dyn Any).downcast_ref::<Stream<Value>>() else {
-        return Err(Missing("processor of counts".to_owned()));
+        return Err(Missing("processor of counts or windowed keys".to_owned()));
     };
     let recipe = Arc::new(Recipe::parse(&op["processor"])?);
     let processed = processed(op)?;
-    Ok(Made::Stream(if op["op"] == "process" {
+    Ok(Made::stream(if op["op"] == "process" {
         stream.process(move |context| Running::new(Arc::clone(&recipe), context), processed)
     } else {
         stream.process_values(move |context| Running::new(Arc::clone(&recipe), context), processed)
     }))
 }
 
-fn print<V: Dyn>(stream: &Stream<V>, op: &Json) -> Made {
+fn print<K: Show + Display, V: Dyn>(stream: &Stream<V, K>, op: &Json) -> Made {
     let (page, label) = (Page::default(), json_text(&op["label"]));
     let mut printed = Printed::to_writer(page.clone()).with_label(label);
     if let Some(name) = op.get("named") {
@@ -412,14 +453,14 @@ fn print<V: Dyn>(stream: &Stream<V>, op: &Json) -> Made {
 }
 
 /// Notes a call under the operator's label.
-fn note<V: Dyn>(notes: &Notes, op: &Json) -> impl Fn(Option<&Value>, Option<&V>) + use<V> {
+fn note<K: Show, V: Dyn>(notes: &Notes, op: &Json) -> impl Fn(Option<&K>, Option<&V>) + use<K, V> {
     let (notes, label) = (notes.clone(), json_text(&op["label"]).to_owned());
-    move |key, value| V::show(value, |value| notes.add(&label, key, value))
+    move |key, value| K::show(key, |key| V::show(value, |value| notes.add(&label, key, value)))
 }
 
-fn end<V: Dyn>(stream: &Stream<V>, notes: &Notes, op: &Json) -> Result<(), Missing>
+fn end<K: Show, V: Dyn>(stream: &Stream<V, K>, notes: &Notes, op: &Json) -> Result<(), Missing>
 where
-    DynSerde: Serde<V>,
+    DynSerde: Serde<V> + Serde<K>,
 {
     if op["op"] == "foreach" {
         let end = stream.foreach(note(notes, op));
@@ -436,9 +477,9 @@ where
 }
 
 /// Operators of a table.
-fn on_table<V: Dyn>(table: &Table<V>, op: &Json) -> Result<Option<Made>, Missing>
+fn on_table<K: Show, V: Dyn>(table: &Table<V, K>, op: &Json) -> Result<Option<Made>, Missing>
 where
-    DynSerde: Serde<V>,
+    DynSerde: Serde<V> + Serde<K>,
 {
     let name = json_text(&op["op"]);
     let given = op.get("materialized");
@@ -446,10 +487,11 @@ where
         "filter" | "filter_not" => {
             let predicate = predicate(&op["predicate"])?;
             let wanted = name == "filter";
-            let holds = move |k: &Value, v: &V| {
-                V::show(Some(v), |v| predicate(Some(k), v)).map(|holds| holds == wanted)
+            let holds = move |k: &K, v: &V| {
+                let holds = K::show(Some(k), |k| V::show(Some(v), |v| predicate(k, v)));
+                holds.map(|holds| holds == wanted)
             };
-            V::table(named(
+            Made::table(named(
                 match given {
                     None => table.try_filter(holds),
                     given => table.try_filter_materialized(holds, materialized(given)?),
@@ -460,11 +502,15 @@ where
         "map_values" => {
             let value = expression(&op["value"])?;
             let with_key = op["with_key"] == true;
-            let map = move |k: &Value, v: &V| V::show(Some(v), |v| value(with_key.then_some(k), v));
-            Made::Table(named(
+            let map = move |k: &K, v: &V| {
+                K::show(Some(k).filter(|_| with_key), |k| V::show(Some(v), |v| value(k, v)))
+            };
+            Made::table(named(
                 match given {
                     None => table.try_map_values_with_key(map),
-                    given => table.try_map_values_materialized(map, materialized::<Value>(given)?),
+                    given => {
+                        table.try_map_values_materialized(map, materialized::<K, Value>(given)?)
+                    }
                 },
                 op,
             ))
@@ -475,47 +521,56 @@ where
             if let Some(name) = op.get("named") {
                 stream = stream.named(json_text(name));
             }
-            if let Some(key) = op.get("key") {
-                let key = expression(key)?;
-                stream = stream.try_select_key(move |k, v| V::show(v, |v| key(k, v)));
+            match op.get("key") {
+                Some(key) => {
+                    let key = expression(key)?;
+                    Made::stream(
+                        stream
+                            .try_select_key(move |k, v| K::show(k, |k| V::show(v, |v| key(k, v)))),
+                    )
+                }
+                None => Made::stream(stream),
             }
-            V::stream(stream)
         }
         "group_by" => {
             let (key, value) = (expression(&op["key"])?, expression(&op["value"])?);
             Made::GroupedTable(table.try_group_by(
                 move |k, v| {
-                    let k = Some(k);
-                    V::show(Some(v), |v| Ok::<_, Failed>((key(k, v)?, value(k, v)?)))
+                    K::show(Some(k), |k| {
+                        V::show(Some(v), |v| Ok::<_, Failed>((key(k, v)?, value(k, v)?)))
+                    })
                 },
-                grouped::<Value>(op.get("grouped"))?,
+                grouped::<Value, Value>(op.get("grouped"))?,
             ))
         }
         other => return Err(Missing(format!("operator {other} of a table"))),
     }))
 }
 
-fn transform<V: Dyn>(table: &Table<V>, op: &Json) -> Result<Made, Missing> {
+fn transform<K: Show, V: Dyn>(table: &Table<V, K>, op: &Json) -> Result<Made, Missing> {
     let Some(table) = (table as &dyn Any).downcast_ref::<Table<Value>>() else {
-        return Err(Missing("transformer of counts".to_owned()));
+        return Err(Missing("transformer of counts or windowed keys".to_owned()));
     };
     let recipe = Arc::new(transformers::Recipe::parse(&op["transformer"])?);
     let processed = processed(op)?;
     let supplier = move |context: &mut ProcessingContext<'_, '_>| {
         transformers::Transformer::new(&recipe, context)
     };
-    Ok(Made::Table(match op.get("materialized") {
+    Ok(Made::table(match op.get("materialized") {
         None => table.transform_values(supplier, processed),
         given => table.transform_values_materialized(supplier, materialized(given)?, processed),
     }))
 }
 
 /// Begins or goes on with a cogroup.
-fn cogroup<V: Dyn>(
+fn cogroup<K: Show, V: Dyn>(
     so_far: Option<&Cogrouped>,
-    group: &GroupedStream<V>,
+    group: &GroupedStream<V, K>,
     op: &Json,
 ) -> Result<Made, Missing> {
+    let Some(group) = (group as &dyn Any).downcast_ref::<GroupedStream<V>>() else {
+        return Err(Missing("cogroup of windowed keys".to_owned()));
+    };
     let aggregator = aggregator(&op["aggregator"])?;
     let aggregate = move |k: &Value, v: Option<&V>, a: Option<Value>| {
         V::show(v, |v| aggregator(Some(k), v, a.as_ref()))
@@ -533,34 +588,43 @@ fn on_cogrouped(
 ) -> Result<Option<Made>, Missing> {
     Ok(Some(match json_text(&op["op"]) {
         "cogroup" => match made.get(json_text(&op["with"])) {
-            Some(Made::GroupedStream(group)) => cogroup(Some(cogrouped), group, op)?,
-            Some(Made::GroupedLongs(group)) => cogroup(Some(cogrouped), group, op)?,
+            Some(Made::GroupedStream(any)) => {
+                of_each_type!(any, GroupedStream, |group| cogroup(Some(cogrouped), group, op))?
+            }
             _ => return Err(Missing("cogroup with what is no group".to_owned())),
         },
         "aggregate" => {
             let initial = constant(&op["initializer"]);
             let table =
                 cogrouped.aggregate(move || initial.clone(), materialized(op.get("materialized"))?);
-            Made::Table(named(table, op))
+            Made::table(named(table, op))
         }
+        "windowed_by" => Made::WindowedCogroup(WindowedCogroup::new(cogrouped, op)?),
         other => return Err(Missing(format!("operator {other} of a cogroup"))),
     }))
 }
 
-fn on_grouped_stream<V: Dyn>(group: &GroupedStream<V>, op: &Json) -> Result<Option<Made>, Missing>
+fn on_grouped_stream<K: Show, V: Dyn>(
+    group: &GroupedStream<V, K>,
+    op: &Json,
+) -> Result<Option<Made>, Missing>
 where
-    DynSerde: Serde<V>,
+    DynSerde: Serde<V> + Serde<K>,
 {
     let given = op.get("materialized");
     Ok(Some(match json_text(&op["op"]) {
         "cogroup" => cogroup(None, group, op)?,
-        "count" => Made::LongTable(named(group.count(materialized::<i64>(given)?), op)),
+        "windowed_by" => match (group as &dyn Any).downcast_ref::<GroupedStream<V>>() {
+            Some(group) => Made::Windowed(WindowedGroup::new(group, op)?),
+            None => return Err(Missing("windows of windowed keys".to_owned())),
+        },
+        "count" => Made::table(named(group.count(materialized::<K, i64>(given)?), op)),
         "reduce" => {
             let reducer = reducer(&op["reducer"])?;
             let reduce = move |a: &V, b: &V| {
                 V::show(Some(a), |a| V::show(Some(b), |b| reducer(a, b))).and_then(V::made)
             };
-            V::table(named(group.try_reduce(reduce, materialized(given)?), op))
+            Made::table(named(group.try_reduce(reduce, materialized(given)?), op))
         }
         "aggregate" => {
             let aggregator = aggregator(&op["aggregator"])?;
@@ -568,11 +632,11 @@ where
             let table = group.try_aggregate(
                 move || Ok(initial.clone()),
                 move |k, v, a: Option<Value>| {
-                    V::show(Some(v), |v| aggregator(Some(k), v, a.as_ref()))
+                    K::show(Some(k), |k| V::show(Some(v), |v| aggregator(k, v, a.as_ref())))
                 },
-                materialized::<Value>(given)?,
+                materialized::<K, Value>(given)?,
             );
-            Made::Table(named(table, op))
+            Made::table(named(table, op))
         }
         other => return Err(Missing(format!("operator {other}"))),
     }))
@@ -581,7 +645,7 @@ where
 fn on_grouped_table(group: &GroupedTable<Value>, op: &Json) -> Result<Option<Made>, Missing> {
     let given = op.get("materialized");
     Ok(Some(match json_text(&op["op"]) {
-        "count" => Made::LongTable(named(group.count(materialized(given)?), op)),
+        "count" => Made::table(named(group.count(materialized(given)?), op)),
         "reduce" => {
             let (adder, subtractor) = (reducer(&op["reducer"])?, reducer(&op["subtractor"])?);
             let table = group.try_reduce(
@@ -589,7 +653,7 @@ fn on_grouped_table(group: &GroupedTable<Value>, op: &Json) -> Result<Option<Mad
                 move |a, b| subtractor(Some(a), Some(b)),
                 materialized(given)?,
             );
-            Made::Table(named(table, op))
+            Made::table(named(table, op))
         }
         "aggregate" => {
             let adder = aggregator(&op["aggregator"])?;
@@ -601,13 +665,13 @@ fn on_grouped_table(group: &GroupedTable<Value>, op: &Json) -> Result<Option<Mad
                 move |k, v, a: Option<Value>| subtractor(Some(k), Some(v), a.as_ref()),
                 materialized(given)?,
             );
-            Made::Table(named(table, op))
+            Made::table(named(table, op))
         }
         other => return Err(Missing(format!("operator {other} of a grouped table"))),
     }))
 }
 
-fn named<V: Dyn>(table: Table<V>, op: &Json) -> Table<V> {
+pub(super) fn named<K: 'static, V: 'static>(table: Table<V, K>, op: &Json) -> Table<V, K> {
     match op.get("named") {
         Some(name) => table.named(json_text(name)),
         None => table,

@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use headwater::serde::{Deserializer, Payload, Serializer};
-use headwater::store::{Direction, KeyRange, KeyValueBytes, Layout, StoredValue, VersionedRecord};
+use headwater::serde::{Deserializer, Payload, Serializer, Window, Windowed};
+use headwater::store::{
+    Direction, KeyRange, KeyValueBytes, Layout, SEGMENT_PREFIX, SegmentedKind, SegmentedOptions,
+    StoredValue, VersionedRecord, read_session_key, read_window_key,
+};
+use headwater::topology::StoreKind;
 use headwater::{QueryableStoreTypes, StoreQueryParameters};
 use headwater_testing::TopologyTestDriver;
 use serde_json::{Value as Json, json};
@@ -75,6 +79,9 @@ pub(super) fn answer(
 struct Store {
     name: String,
     layout: Layout,
+    /// Of windows.
+    window_size_ms: i64,
+    is_cached: bool,
     key: DynSerde,
     value: DynSerde,
     /// A table is on a store without timestamps: the original shows it with one, which means nothing.
@@ -100,7 +107,14 @@ impl Store {
             let materialized = &op["materialized"];
             materialized["store"] == name && materialized["supplier"]["kind"] == "plain_kv"
         });
-        Ok(Self { name: name.to_owned(), layout: store.layout(), key, value, adapted })
+        let window_size_ms = match store.spec.kind {
+            StoreKind::Window { window_size_ms, .. } => window_size_ms,
+            _ => 0,
+        };
+        let cache = case.config["statestore.cache.max.bytes"].as_u64().unwrap_or(0);
+        let is_cached = store.spec.caching && cache > 0;
+        let (name, layout) = (name.to_owned(), store.layout());
+        Ok(Self { name, layout, window_size_ms, is_cached, key, value, adapted })
     }
 
     fn entries(
@@ -114,11 +128,61 @@ impl Store {
     }
 
     fn contents(&self, driver: &TopologyTestDriver) -> Json {
+        if let Layout::Segmented(options) = self.layout {
+            return self.windows(driver, options);
+        }
         let entries = self.entries(driver, &KeyRange::all(), Direction::Forward);
         let shown = entries.iter().map(|(key, value)| self.show(key, value));
         let raw = entries.iter().map(|(key, value)| json!([hex(key), self.raw(value)]));
         let (shown, raw): (Vec<Json>, Vec<Json>) = (shown.collect(), raw.collect());
         json!({"type": "key_value", "entries": shown, "raw": raw})
+    }
+
+    /// What is not out of its retention, by key and window.
+    fn windows(&self, driver: &TopologyTestDriver, options: SegmentedOptions) -> Json {
+        let segments = SegmentedOptions::before_segment(i64::MAX);
+        let entries = self.entries(driver, &segments, Direction::Forward);
+        let entries: Vec<_> =
+            entries.iter().map(|(key, value)| (&key[SEGMENT_PREFIX..], value)).collect();
+        let newest = entries.iter().filter_map(|(key, _)| options.time_of(key)).max();
+        let by_time = options.by_time && options.kind == SegmentedKind::Window;
+        // What the cache still holds is shown, however old it is.
+        let visible = match self.is_cached {
+            true => i64::MIN,
+            false => options.visible_from(newest.unwrap_or(-1)) - i64::from(by_time),
+        };
+        let entries = entries
+            .into_iter()
+            .filter(|(key, _)| options.time_of(key).is_some_and(|time| time >= visible));
+        let mut shown: Vec<(String, i64, i64, Json)> = entries
+            .map(|(key, value)| {
+                let (key, window) = self.window_of(key, options.kind);
+                let shown = decode(self.key, key);
+                let (text, Window { start, end }) = (shown.to_string(), window);
+                let value = self.show_value(value);
+                (text, start, end, json!({"key": show_window(shown, window), "value": value}))
+            })
+            .collect();
+        shown.sort_by(|a, b| (&a.0, a.1, a.2).cmp(&(&b.0, b.1, b.2)));
+        let kind = match options.kind {
+            SegmentedKind::Window => "window",
+            SegmentedKind::Session => "session",
+        };
+        let entries: Vec<Json> = shown.into_iter().map(|(_, _, _, entry)| entry).collect();
+        json!({"type": kind, "entries": entries})
+    }
+
+    fn window_of<'k>(&self, key: &'k [u8], kind: SegmentedKind) -> (&'k [u8], Window) {
+        match kind {
+            SegmentedKind::Window => {
+                let (key, start, _) = read_window_key(key).expect("the key of a window");
+                (key, Window { start, end: start.saturating_add(self.window_size_ms) })
+            }
+            SegmentedKind::Session => {
+                let (key, start, end) = read_session_key(key).expect("the key of a session");
+                (key, Window { start, end })
+            }
+        }
     }
 
     fn key_bytes(&self, key: &str) -> Vec<u8> {
@@ -177,6 +241,10 @@ impl Store {
     }
 }
 
+fn show_window(key: Json, window: Window) -> Json {
+    json!({"key": key, "start": window.start, "end": window.end})
+}
+
 fn decode(serde: DynSerde, bytes: &[u8]) -> Json {
     if Deserializer::<Value>::is_null(&serde, bytes) {
         return Json::Null;
@@ -189,6 +257,10 @@ fn decode(serde: DynSerde, bytes: &[u8]) -> Json {
 
 fn json_of(value: Value) -> Json {
     match value {
+        Value::Windowed(windowed) => {
+            let Windowed { key, window } = *windowed;
+            show_window(json_of(key), window)
+        }
         Value::Text(text) => Json::from(text),
         Value::Long(number) => Json::from(number),
         Value::Int(number) => Json::from(number),

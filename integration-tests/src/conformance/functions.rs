@@ -1,5 +1,6 @@
 //! The functions of the cases: section 3 of the format.
 
+use headwater::serde::Window;
 use serde_json::Value as Json;
 
 use super::case::{Missing, call, text as json_text};
@@ -60,6 +61,13 @@ pub(super) fn constant(json: &Json) -> Option<Value> {
     }
 }
 
+fn window(value: Arg<'_>) -> Option<Window> {
+    match value {
+        Some(Value::Windowed(windowed)) => Some(windowed.window),
+        _ => None,
+    }
+}
+
 pub(super) fn expression(json: &Json) -> Result<Expression, Missing> {
     let (name, args) = call(json);
     Ok(match name {
@@ -103,6 +111,14 @@ pub(super) fn expression(json: &Json) -> Result<Expression, Missing> {
         }
         "to_text" => on_value(|v| some_text(text(Some(v)))),
         "key_value" => Box::new(|k, v| Ok(some_text(format!("{}={}", text(k), text(v))))),
+        "window_key" => Box::new(|_, v| {
+            Ok(match v {
+                Some(Value::Windowed(windowed)) => Some(windowed.key.clone()),
+                other => other.cloned(),
+            })
+        }),
+        "window_start" => Box::new(|_, v| Ok(window(v).map(|it| Value::Long(it.start)))),
+        "window_end" => Box::new(|_, v| Ok(window(v).map(|it| Value::Long(it.end)))),
         "null_if" => {
             let found = string(&args[0]);
             on_value(move |v| (text(Some(v)) != found).then(|| v.clone()))
@@ -311,5 +327,21 @@ pub(super) fn reducer(json: &Json) -> Result<Reducer, Missing> {
         "max" => numbers(i64::max),
         "min" => numbers(i64::min),
         _ => return Err(missing("reducer", json)),
+    })
+}
+
+/// (key, so far, of a session) -> aggregate.
+pub(super) type Merger = Box<dyn Fn(Arg<'_>, Arg<'_>) -> Option<Value> + Send + Sync>;
+
+/// Makes one aggregate of those of sessions.
+pub(super) fn merger(json: &Json) -> Result<Merger, Missing> {
+    let long = |f: fn(i64, i64) -> i64| -> Merger {
+        Box::new(move |a, b| Some(Value::Long(f(num(a), num(b)))))
+    };
+    Ok(match call(json).0 {
+        "concat" => Box::new(|a, b| some_text(format!("{}~{}", text(a), text(b)))),
+        "sum" => long(i64::wrapping_add),
+        "max" => long(i64::max),
+        _ => return Err(missing("merger", json)),
     })
 }

@@ -65,7 +65,7 @@ fn apply(builder: &mut TopologyBuilder, op: &Json) -> Result<Result<(), DslError
             let Some(topic) = op.get("topic") else {
                 return Err(Missing("topic chosen by a function".to_owned()));
             };
-            let produced = produced::<Value>(Some(&without_name(op)))?;
+            let produced = produced::<Value, Value>(Some(&without_name(op)))?;
             builder.add_sink(name, json_text(topic), produced, parents)
         }
         "add_read_only_store" => {

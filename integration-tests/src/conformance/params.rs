@@ -75,26 +75,28 @@ pub(super) fn time_from_value(record: Record<'_, Value, Value>, _partition_time:
     from_value.unwrap_or(record.timestamp)
 }
 
-pub(super) fn produced<V: 'static>(json: Option<&Json>) -> Result<Produced<Value, V>, Missing>
+pub(super) fn produced<K: 'static, V: 'static>(
+    json: Option<&Json>,
+) -> Result<Produced<K, V>, Missing>
 where
-    DynSerde: Serde<V>,
+    DynSerde: Serde<V> + Serde<K>,
 {
     let Some(json) = json else { return Ok(Produced::new()) };
-    let produced = with_common!(Produced::<Value, V>::new(), json);
+    let produced = with_common!(Produced::<K, V>::new(), json);
     Ok(match partitioner(json)? {
         Some(partitions) => produced.with_stream_partitioner(move |_, _, _| partitions.clone()),
         None => produced,
     })
 }
 
-pub(super) fn repartitioned<V: 'static>(
+pub(super) fn repartitioned<K: 'static, V: 'static>(
     json: Option<&Json>,
-) -> Result<Repartitioned<Value, V>, Missing>
+) -> Result<Repartitioned<K, V>, Missing>
 where
-    DynSerde: Serde<V>,
+    DynSerde: Serde<V> + Serde<K>,
 {
     let Some(json) = json else { return Ok(Repartitioned::new()) };
-    let mut repartitioned = with_common!(Repartitioned::<Value, V>::new(), json);
+    let mut repartitioned = with_common!(Repartitioned::<K, V>::new(), json);
     if let Some(partitions) = json.get("partitions").and_then(Json::as_i64) {
         let partitions = u32::try_from(partitions).map_err(|_| {
             Missing("negative number of partitions, which has no form here".to_owned())
@@ -124,22 +126,22 @@ fn partitioner(json: &Json) -> Result<Option<Partitions>, Missing> {
     }))
 }
 
-pub(super) fn grouped<V: 'static>(json: Option<&Json>) -> Result<Grouped<Value, V>, Missing>
+pub(super) fn grouped<K: 'static, V: 'static>(json: Option<&Json>) -> Result<Grouped<K, V>, Missing>
 where
-    DynSerde: Serde<V>,
+    DynSerde: Serde<V> + Serde<K>,
 {
     let Some(json) = json else { return Ok(Grouped::new()) };
-    Ok(with_common!(Grouped::<Value, V>::new(), json))
+    Ok(with_common!(Grouped::<K, V>::new(), json))
 }
 
-pub(super) fn materialized<V: 'static>(
+pub(super) fn materialized<K: 'static, V: 'static>(
     json: Option<&Json>,
-) -> Result<Materialized<Value, V>, Missing>
+) -> Result<Materialized<K, V>, Missing>
 where
-    DynSerde: Serde<V>,
+    DynSerde: Serde<V> + Serde<K>,
 {
     let Some(json) = json else { return Ok(Materialized::new()) };
-    let mut materialized: Materialized<Value, V> = match json.get("store").map(json_text) {
+    let mut materialized: Materialized<K, V> = match json.get("store").map(json_text) {
         Some(store) => match json.get("supplier") {
             Some(supplier) => Materialized::from_supplier(self::supplier(store, supplier)?),
             None => Materialized::named(store),
@@ -161,6 +163,9 @@ where
         Some(Json::Bool(false)) => materialized.with_logging_disabled(),
         Some(config) => materialized.with_logging_enabled(topic_config(config)),
     };
+    if let Some(retention) = json.get("retention").and_then(Json::as_u64) {
+        materialized = materialized.with_retention(Duration::from_millis(retention));
+    }
     if json.get("type").is_some_and(|kind| kind == "in_memory") {
         materialized = materialized.in_memory();
     }

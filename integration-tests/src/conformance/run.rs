@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater::runtime::DefaultTimestampExtractor;
-use headwater::serde::{RawBytes, Serializer};
+use headwater::serde::{RawBytes, Serializer, Window, Windowed};
 use headwater::topology::{NodeId, NodeKind};
 use headwater::{
     DropReason, ExceptionHandler, Handlers, ProcessingGuarantee, StreamsConfig, dead_letter,
@@ -167,6 +167,7 @@ fn driver(case: &Case, built: &Built) -> TopologyTestDriverBuilder {
     };
     let settings = StreamsConfig::new("app")
         .default_timestamp_extractor(extractor)
+        .window_emit_interval_ms(config["emit.interval.window.close"].as_u64().unwrap_or(0))
         .statestore_cache_max_bytes(cache)
         .processing_guarantee(guarantee);
     let mut driver = TopologyTestDriver::builder(built.topology.clone())
@@ -265,6 +266,11 @@ fn input_value(serde: DynSerde, json: &Json) -> Option<Value> {
         DynSerde::Boolean => Value::Boolean(json.as_bool().expect("a boolean")),
         DynSerde::Bytes => Value::Bytes(bytes_of_hex(text(json))),
         DynSerde::Uuid => Value::Uuid(text(json).parse().expect("a uuid")),
+        DynSerde::TimeWindowed(inner, _) | DynSerde::SessionWindowed(inner) => {
+            let time = |field: &str| json[field].as_i64().expect("a time");
+            let window = Window { start: time("start"), end: time("end") };
+            Value::Windowed(Box::new(Windowed { key: input_value(*inner, &json["key"])?, window }))
+        }
     })
 }
 

@@ -1,8 +1,8 @@
 //! The serdes of the cases.
 
 use headwater::serde::{
-    Boolean, Deserializer, Double, Format, Integer, Long, Payload, SerdeError, Serializer, Utf8,
-    UuidText,
+    Boolean, Deserializer, Double, Format, Integer, Long, Payload, SerdeError, Serializer,
+    SessionWindowed, TimeWindowed, Utf8, UuidText, Windowed,
 };
 use serde_json::Value as Json;
 
@@ -21,6 +21,9 @@ pub(super) enum DynSerde {
     Uuid,
     Picky,
     Tagged,
+    /// Windows of this size in milliseconds.
+    TimeWindowed(&'static Self, i64),
+    SessionWindowed(&'static Self),
 }
 
 impl DynSerde {
@@ -42,6 +45,16 @@ impl DynSerde {
     }
 
     pub(super) fn named(json: &Json) -> Result<Self, Missing> {
+        if let (Some(kind), Some(inner)) = (json[0].as_str(), json.get(1)) {
+            // Serdes of cases are few and small, and copied everywhere.
+            let inner: &'static Self = Box::leak(Box::new(Self::named(inner)?));
+            return Ok(match kind {
+                "time_windowed" => {
+                    Self::TimeWindowed(inner, json[2].as_i64().expect("the windows have a size"))
+                }
+                _ => Self::SessionWindowed(inner),
+            });
+        }
         Ok(match json.as_str() {
             Some("string") => Self::Text,
             Some("long") => Self::Long,
@@ -58,14 +71,14 @@ impl DynSerde {
 }
 
 /// A value of another type than the serde's, or one it does not like.
-fn refused(serde: DynSerde) -> SerdeError {
+fn refused(serde: &DynSerde) -> SerdeError {
     SerdeError::other("conformance", format!("{serde:?} refuses the value"))
 }
 
 impl Serializer<Value> for DynSerde {
     fn serialize(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), SerdeError> {
         match (self, value) {
-            (Self::Picky, Value::Text(text)) if text.starts_with('!') => Err(refused(*self)),
+            (Self::Picky, Value::Text(text)) if text.starts_with('!') => Err(refused(self)),
             (Self::Text | Self::Picky, Value::Text(text)) => Utf8.serialize(text, out),
             (Self::Tagged, Value::Text(text)) => {
                 out.push(1);
@@ -80,8 +93,15 @@ impl Serializer<Value> for DynSerde {
                 out.extend_from_slice(bytes);
                 Ok(())
             }
-            _ => Err(refused(*self)),
+            (Self::TimeWindowed(..) | Self::SessionWindowed(_), Value::Windowed(windowed)) => {
+                self.serialize(&**windowed, out)
+            }
+            _ => Err(refused(self)),
         }
+    }
+
+    fn partitioned_by<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        Serializer::<Windowed<Value>>::partitioned_by(self, bytes)
     }
 
     fn null_form(&self, out: &mut Vec<u8>) -> bool {
@@ -97,7 +117,7 @@ impl Deserializer<Value> for DynSerde {
         match self {
             Self::Text => Utf8.deserialize(payload).map(Value::Text),
             Self::Picky => match Utf8.deserialize(payload)? {
-                text if text.starts_with('!') => Err(refused(*self)),
+                text if text.starts_with('!') => Err(refused(self)),
                 text => Ok(Value::Text(text)),
             },
             Self::Tagged => {
@@ -110,11 +130,47 @@ impl Deserializer<Value> for DynSerde {
             Self::Boolean => Boolean.deserialize(payload).map(Value::Boolean),
             Self::Uuid => UuidText.deserialize(payload).map(Value::Uuid),
             Self::Bytes => Ok(Value::Bytes(payload.as_slice().to_vec())),
+            Self::TimeWindowed(..) | Self::SessionWindowed(_) => {
+                self.deserialize(payload).map(|windowed| Value::Windowed(Box::new(windowed)))
+            }
         }
     }
 
     fn is_null(&self, bytes: &[u8]) -> bool {
         *self == Self::Tagged && bytes.first().is_none_or(|first| *first == 0)
+    }
+}
+
+impl Serializer<Windowed<Value>> for DynSerde {
+    fn serialize(&self, value: &Windowed<Value>, out: &mut Vec<u8>) -> Result<(), SerdeError> {
+        match self {
+            Self::TimeWindowed(inner, size) => {
+                TimeWindowed::new(**inner, *size).serialize(value, out)
+            }
+            Self::SessionWindowed(inner) => SessionWindowed::new(**inner).serialize(value, out),
+            _ => Err(refused(self)),
+        }
+    }
+
+    fn partitioned_by<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        let times = match self {
+            Self::TimeWindowed(..) => 8,
+            Self::SessionWindowed(_) => 16,
+            _ => 0,
+        };
+        &bytes[..bytes.len().saturating_sub(times)]
+    }
+}
+
+impl Deserializer<Windowed<Value>> for DynSerde {
+    fn deserialize(&self, payload: Payload<'_>) -> Result<Windowed<Value>, SerdeError> {
+        match self {
+            Self::TimeWindowed(inner, size) => {
+                TimeWindowed::new(**inner, *size).deserialize(payload)
+            }
+            Self::SessionWindowed(inner) => SessionWindowed::new(**inner).deserialize(payload),
+            _ => Err(refused(self)),
+        }
     }
 }
 
@@ -129,7 +185,7 @@ impl Deserializer<i64> for DynSerde {
     fn deserialize(&self, payload: Payload<'_>) -> Result<i64, SerdeError> {
         match self.deserialize(payload)? {
             Value::Long(number) => Ok(number),
-            _ => Err(refused(*self)),
+            _ => Err(refused(self)),
         }
     }
 }

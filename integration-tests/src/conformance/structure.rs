@@ -9,16 +9,6 @@ use serde_json::{Map, Value as Json, json};
 use super::build::Built;
 use super::case::{Case, Difference, text};
 
-/// What the configuration of a case asks for and is not there.
-pub(super) fn unsupported(case: &Case) -> Option<String> {
-    let config = &case.config;
-    let optimization = config.get("topology.optimization").filter(|value| *value != "none");
-    if let Some(optimization) = optimization {
-        return Some(format!("optimization {optimization}"));
-    }
-    None
-}
-
 /// The first operator that cannot be written at all with the public interface, because its types have no
 /// form for it: a processor that is in two tasks at once (see the example of `Processor` that does not
 /// compile), and a history of negative length. The compiler refuses these before anything is built.
@@ -52,9 +42,9 @@ pub(super) fn differences_of_error(
 ) -> Vec<Difference> {
     let mut differences = Vec::new();
     let class = match error {
-        DslError::NoPartitions { .. } | DslError::NoSegmentInterval { .. } => {
-            "IllegalArgumentException"
-        }
+        DslError::NoPartitions { .. }
+        | DslError::WrongWindows { .. }
+        | DslError::NoSegmentInterval { .. } => "IllegalArgumentException",
         DslError::MissingSerde { .. } => "StreamsException",
         _ => "TopologyException",
     };

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use headwater::serde::{Window, Windowed};
 use uuid::Uuid;
 
 /// A value that is not null.
@@ -14,6 +15,7 @@ pub(super) enum Value {
     Boolean(bool),
     Bytes(Vec<u8>),
     Uuid(Uuid),
+    Windowed(Box<Windowed<Self>>),
 }
 
 impl fmt::Display for Value {
@@ -32,6 +34,10 @@ pub(super) fn text(value: Option<&Value>) -> String {
         Some(Value::Boolean(value)) => value.to_string(),
         Some(Value::Bytes(bytes)) => hex(bytes),
         Some(Value::Uuid(uuid)) => uuid.to_string(),
+        Some(Value::Windowed(windowed)) => {
+            let Window { start, end } = windowed.window;
+            format!("[{}@{start}/{end}]", text(Some(&windowed.key)))
+        }
         Some(Value::Double(number)) => panic!("{number}: doubles never reach text()"),
     }
 }

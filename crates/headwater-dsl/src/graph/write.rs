@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
+use headwater_runtime::TopologyOptimization;
 use headwater_topology::{
     InternalTopicProperties, SinkTopic, SourceOptions, StoreKind, StoreSpec, Topics,
     TopologyBuilder,
@@ -27,7 +28,7 @@ pub(crate) struct Draft {
 
 impl LogicalGraph {
     /// Writes all operators into a topology. The graph itself stays as it is.
-    pub(crate) fn write(&self) -> Result<Draft, DslError> {
+    pub(crate) fn write(&self, optimization: TopologyOptimization) -> Result<Draft, DslError> {
         if let Some(problem) = self.problem() {
             return Err(problem.clone());
         }
@@ -44,6 +45,7 @@ impl LogicalGraph {
             problem: None,
         };
         merged.merge_sources()?;
+        merged.optimize(optimization);
         let mut draft = Draft::default();
         draft.behaviours.default_serdes = self.default_serdes.clone();
         draft.behaviours.default_extractors = self.default_extractors.clone();
@@ -190,7 +192,12 @@ fn write_table_source(draft: &mut Draft, name: &str, source: &TableSource) -> Re
     draft.behave(&source.source_name, Behaviour::Source(Arc::clone(&source.source.0)));
     draft.builder.add_processor(name, [&source.source_name])?;
     draft.behave(name, Behaviour::Inner(Arc::clone(&source.table.0)));
-    if source.materialized {
+    if source.materialized && source.reuses_topic {
+        let spec = (*source.store.spec).clone().with_logging_disabled();
+        let store = StoreDeclaration { spec: Arc::new(spec), ..(*source.store).clone() };
+        draft.declare(&Arc::new(store), [name])?;
+        draft.builder.connect_source_store_and_topic(&source.store.spec.name, &source.topic)?;
+    } else if source.materialized {
         draft.declare(&source.store, [name])?;
     }
     Ok(())

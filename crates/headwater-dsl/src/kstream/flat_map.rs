@@ -4,6 +4,7 @@ use headwater_runtime::UserError;
 
 use super::KStream;
 use super::emit::{EmitPairs, EmitValues};
+use crate::graph::Effect;
 use crate::nodes::step;
 use crate::nullity::Nullity;
 
@@ -83,7 +84,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
                 result.or_else(|error| out.failed(error))
             }),
         );
-        self.other_values(node)
+        self.other_values(self.marked(node, Effect::ChangesValues))
     }
 
     /// Any number of records with other keys and values.
@@ -123,6 +124,6 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
                 result.or_else(|error| out.failed(error))
             }),
         );
-        self.other_keys(node, None)
+        self.other_keys(self.marked(node, Effect::ChangesKeys), None)
     }
 }

@@ -5,7 +5,7 @@ use headwater_runtime::UserError;
 use super::KStream;
 use super::keys::select_key;
 use crate::builder::own_or_inherited;
-use crate::graph::{LogicalKind, Processor};
+use crate::graph::{Effect, LogicalKind, Processor};
 use crate::kgrouped_stream::KGroupedStream;
 use crate::nullity::Nullity;
 use crate::params::Grouped;
@@ -54,6 +54,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
         let name = graph.name_or_next(grouped.name.as_deref(), "KSTREAM-KEY-SELECT-");
         let wire = select_key::<_, _, _, N, _, _>(selector);
         let node = graph.add(&[self.node], name, LogicalKind::Processor(Processor::new(wire)));
+        graph.mark(node, Effect::ChangesKeys);
         drop(graph);
         let value = own_or_inherited(grouped.value, self.value_serde.as_ref());
         KGroupedStream::new(&self.graph, node, grouped.key, value, grouped.name, true)

@@ -3,6 +3,7 @@
 use headwater_runtime::UserError;
 
 use super::KStream;
+use crate::graph::Effect;
 use crate::nodes::step;
 use crate::nullity::Nullity;
 use crate::record::Record;
@@ -26,7 +27,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
         E: Into<UserError>,
     {
         let node = self.add_step("KSTREAM-KEY-SELECT-", select_key::<_, _, _, N, _, _>(mapper));
-        self.other_keys(node, self.value_serde.clone())
+        self.other_keys(self.marked(node, Effect::ChangesKeys), self.value_serde.clone())
     }
 
     /// The records with other keys and values.
@@ -74,7 +75,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
                 }
             }),
         );
-        self.other_keys(node, None)
+        self.other_keys(self.marked(node, Effect::ChangesKeys), None)
     }
 }
 

@@ -1,9 +1,11 @@
 //! Processors in a stream.
 
+use std::any::TypeId;
+
 use headwater_runtime::UserError;
 
 use super::KStream;
-use crate::graph::{LogicalKind, NodeKey, Processor as ProcessorParts};
+use crate::graph::{Effect, LogicalKind, NodeKey, Processor as ProcessorParts};
 use crate::nullity::Nullity;
 use crate::params::Processed;
 use crate::processor::{
@@ -30,6 +32,11 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
     {
         let wire = processor::<K, V, K2, V2, P, F>(supplier, false);
         let node = self.add_processor("KSTREAM-PROCESSOR-", wire, processed);
+        // The original does not look at processors when it moves repartitions, so neither do we, unless
+        // what comes out cannot be what went in.
+        if TypeId::of::<(K, V)>() != TypeId::of::<(K2, V2)>() {
+            self.marked(node, Effect::ChangesKeys);
+        }
         self.other_keys(node, None)
     }
 
@@ -82,6 +89,9 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             true,
         );
         let node = self.add_processor("KSTREAM-PROCESSVALUES-", wire, processed);
+        if TypeId::of::<V>() != TypeId::of::<V2>() {
+            self.marked(node, Effect::ChangesValues);
+        }
         self.other_values(node)
     }
 

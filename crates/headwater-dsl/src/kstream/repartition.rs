@@ -1,5 +1,7 @@
 //! Repartitioning: through a topic, so that equal keys are in one partition again.
 
+use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 
 use headwater_topology::GeneratedNames;
@@ -7,10 +9,10 @@ use headwater_topology::GeneratedNames;
 use super::KStream;
 use crate::builder::{SOURCE, own_or_inherited};
 use crate::error::DslError;
-use crate::graph::{LogicalGraph, LogicalKind, Repartition, Wire};
+use crate::graph::{LogicalGraph, LogicalKind, Mergeable, MergedRepartition, Repartition, Wire};
 use crate::nodes::{ReadAs, sink, source, step};
 use crate::nullity::Nullity;
-use crate::params::{FailOnInvalidTimestamp, Repartitioned, StreamPartitioner};
+use crate::params::{Extractor, FailOnInvalidTimestamp, Repartitioned, StreamPartitioner};
 use crate::serdes::Codec;
 use crate::wiring::WireInner;
 
@@ -50,7 +52,9 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             partitions,
         };
         let (key, value) = (settings.key.clone(), settings.value.clone());
-        let repartition = repartition(&mut graph, &prefix, named, settings);
+        let mut repartition = repartition(&mut graph, &prefix, named, settings);
+        // Asked for by the user, so no optimization takes it out.
+        repartition.serdes = None;
         let name = repartition.source_name.clone();
         let node = graph.add(&[self.node], name, LogicalKind::Repartition(repartition));
         drop(graph);
@@ -90,10 +94,11 @@ pub(crate) fn repartition<K: 'static, V: 'static>(
         sink: Wire(sink(key.clone(), value.clone(), partitioner, topic.clone())),
         // Records of ours have valid times, whatever the application says of others (D17).
         source: Wire(source(ReadAs {
-            key,
-            value,
+            key: key.clone(),
+            value: value.clone(),
             extractor: Some(Arc::new(FailOnInvalidTimestamp)),
         })),
+        serdes: Some(Arc::new(RepartitionSerdes { key, value })),
         topic,
         partitions,
     };
@@ -101,6 +106,40 @@ pub(crate) fn repartition<K: 'static, V: 'static>(
         repartition.call_after(prefix);
     }
     repartition
+}
+
+/// What the repartition of an operator is written and read with.
+struct RepartitionSerdes<K, V> {
+    key: Option<Codec<K>>,
+    value: Option<Codec<V>>,
+}
+
+impl<K: 'static, V: 'static> Mergeable for RepartitionSerdes<K, V> {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn merged(&self, others: &[Arc<dyn Mergeable>], topic: &str) -> MergedRepartition {
+        // Whatever is below one change of keys, without a change of values, has its types.
+        let others = others.iter().filter_map(|other| other.as_any().downcast_ref::<Self>());
+        let all = || std::iter::once(self).chain(others.clone());
+        let key = all().find_map(|it| it.key.clone());
+        let value = all().find_map(|it| it.value.clone());
+        let extractor = Some(Arc::new(FailOnInvalidTimestamp) as Extractor<K, V>);
+        let read = ReadAs { key: key.clone(), value: value.clone(), extractor };
+        MergedRepartition {
+            filter: drop_null_keys::<K, V>(),
+            sink: sink(key.clone(), value.clone(), None, topic.to_owned()),
+            source: source(read),
+            serdes: Arc::new(Self { key, value }),
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for RepartitionSerdes<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RepartitionSerdes")
+    }
 }
 
 fn drop_null_keys<K: 'static, V: 'static>() -> WireInner {

@@ -3,6 +3,7 @@
 use headwater_runtime::UserError;
 
 use super::KStream;
+use crate::graph::Effect;
 use crate::nodes::step;
 use crate::nullity::Nullity;
 
@@ -125,7 +126,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
                 }
             }),
         );
-        self.other_values(node)
+        self.other_values(self.marked(node, Effect::ChangesValues))
     }
 
     /// The same records, after a look at each.

@@ -88,7 +88,13 @@ impl<K: 'static, V: 'static> Sink<K, V> {
         let send =
             |cx: &mut Cx<'_>, partitioning| cx.send(self.slot, key, value, timestamp, partitioning);
         let Some(partitioner) = &self.partitioner else {
-            return send(cx, Partitioning::Default);
+            let partitioning = match key.map(|key| (key, self.key.partitioned_by(key))) {
+                Some((key, part)) if part.len() < key.len() => {
+                    Partitioning::Exactly(cx.default_partition(self.slot, part))
+                }
+                _ => Partitioning::Default,
+            };
+            return send(cx, partitioning);
         };
         let count = cx.partitions(self.slot);
         match partitioner(&self.topic, record, count) {

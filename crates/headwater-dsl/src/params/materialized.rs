@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater_store::serde::Serde;
 use headwater_topology::{GeneratedNames, StoreKind, StoreSpec};
@@ -40,6 +41,7 @@ pub struct Materialized<K, V> {
     takes_format: bool,
     caching: bool,
     logging: Option<BTreeMap<String, String>>,
+    retention: Option<Duration>,
 }
 
 plain_impls!(Materialized {
@@ -51,7 +53,8 @@ plain_impls!(Materialized {
     kind,
     takes_format,
     caching,
-    logging
+    logging,
+    retention
 });
 
 impl<K, V> Materialized<K, V> {
@@ -67,6 +70,7 @@ impl<K, V> Materialized<K, V> {
             takes_format: true,
             caching: true,
             logging: Some(BTreeMap::new()),
+            retention: None,
         }
     }
 
@@ -105,6 +109,12 @@ impl<K, V> Materialized<K, V> {
     /// Keeps the store on disk; the default.
     pub fn persistent(self) -> Self {
         Self { given: true, in_memory: Some(false), ..self }
+    }
+
+    /// Keeps windows or sessions for so long, by the time of the newest; as long as they take records if
+    /// nothing is said. A store of other values has no retention.
+    pub fn with_retention(self, retention: Duration) -> Self {
+        Self { given: true, retention: Some(retention), ..self }
     }
 
     /// Sends only the last update of a key downstream and to the changelog, at each commit or when
@@ -164,7 +174,38 @@ impl<K: 'static, V: 'static> Materialized<K, V> {
     pub(crate) fn declare(&self, store_name: &str) -> Arc<StoreDeclaration> {
         let serdes = StoreSerdes::new(self.key.clone(), self.value.clone());
         let spec = Arc::new(self.spec(store_name));
-        Arc::new(StoreDeclaration { spec, serdes, takes_format: self.takes_format })
+        Arc::new(StoreDeclaration { spec, serdes, by_time: false, takes_format: self.takes_format })
+    }
+
+    /// The store of this name for windows or sessions of this kind, or for those of its supplier.
+    pub(crate) fn declare_windows(
+        &self,
+        store_name: &str,
+        kind: StoreKind,
+        caching: bool,
+        by_time: bool,
+    ) -> Arc<StoreDeclaration> {
+        let serdes = StoreSerdes::new(self.key.clone(), self.value.clone());
+        let mut spec = self.spec(store_name);
+        spec.kind = kind;
+        spec.caching &= caching;
+        let spec = Arc::new(spec);
+        Arc::new(StoreDeclaration { spec, serdes, by_time, takes_format: false })
+    }
+
+    /// How long windows or sessions are kept that need to be for so long: what is asked for, but not
+    /// less.
+    pub(crate) fn retention(&self, needed_ms: i64) -> Result<i64, i64> {
+        if let StoreKind::Window { retention_ms, .. } | StoreKind::Session { retention_ms } =
+            self.kind
+        {
+            return Ok(retention_ms);
+        }
+        match self.retention.map(super::ms) {
+            Some(asked) if asked < needed_ms => Err(asked),
+            Some(asked) => Ok(asked),
+            None => Ok(needed_ms),
+        }
     }
 
     fn spec(&self, store_name: &str) -> StoreSpec {

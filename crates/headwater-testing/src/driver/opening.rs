@@ -102,10 +102,12 @@ impl Core {
     fn input_start(&self, input: &TopicPartition) -> InputStart {
         let committed = self.committed.get(input);
         let metadata = committed.and_then(|commit| OffsetMetadata::decode(&commit.metadata).ok());
+        let OffsetMetadata { partition_time, processor_metadata } = metadata.unwrap_or_default();
         InputStart {
             topic_partition: input.clone(),
             offset: committed.map_or(0, |commit| commit.offset),
-            partition_time: metadata.map_or(-1, |metadata| metadata.partition_time),
+            partition_time,
+            processor_metadata,
         }
     }
 

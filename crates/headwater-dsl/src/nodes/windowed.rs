@@ -1,0 +1,352 @@
+//! What the windowed aggregations have in common: the store of a windowed table.
+
+use std::fmt;
+use std::sync::Arc;
+
+use headwater_runtime::{
+    CachedUpdate, Cx, FlushListener, NodeIndex, OperatorSlot, SegmentedEntry, StoreCursor,
+    StoreSlot, TaskError,
+};
+use headwater_store::serde::{Payload, Window, Windowed};
+use headwater_store::{
+    Direction, KeyRange, SEGMENT_PREFIX, SegmentedKind, SegmentedOptions, read_session_key,
+    read_window_key,
+};
+
+use super::{StepError, settle};
+use crate::edge::TablesBelow;
+use crate::error::DslError;
+use crate::params::EmitStrategy;
+use crate::record::Change;
+use crate::serdes::Codec;
+use crate::wiring::Wiring;
+
+/// The store that a windowed table is kept in, by name, and what its node is told.
+pub(crate) struct KeptWindows<K, A> {
+    pub(crate) store: String,
+    pub(crate) key: Option<Codec<K>>,
+    pub(crate) value: Option<Codec<A>>,
+    pub(crate) options: SegmentedOptions,
+    /// Size of the windows; of no meaning for sessions.
+    pub(crate) size_ms: i64,
+    pub(crate) emit: EmitStrategy,
+}
+
+/// What a windowed aggregation does with a record.
+pub(crate) struct WindowAggregation<I, C> {
+    /// The aggregate of a window before its first record.
+    pub(crate) initial: I,
+    /// The new aggregate from key, value and aggregate so far.
+    pub(crate) compute: C,
+}
+
+/// A store of windows or sessions and the table nodes that get its updates.
+pub(super) struct WindowTable<K, A> {
+    pub(super) index: NodeIndex,
+    pub(super) times: OperatorSlot,
+    slot: StoreSlot,
+    options: SegmentedOptions,
+    size_ms: i64,
+    pub(super) emit: EmitStrategy,
+    key: Codec<K>,
+    value: Codec<A>,
+    pub(super) sends_old: bool,
+    below: TablesBelow<Windowed<K>, A>,
+}
+
+/// An aggregate found in the store, as bytes.
+#[derive(Clone, Debug)]
+pub(super) struct FoundWindow {
+    pub(super) window: Window,
+    pub(super) timestamp: i64,
+    value: Vec<u8>,
+}
+
+/// A serialized key with room for its segment in front and its times behind. Values are serialized
+/// after them.
+pub(super) struct WindowKey<'b> {
+    buffer: &'b mut Vec<u8>,
+    key_end: usize,
+    end: usize,
+}
+
+impl<K: 'static, A: 'static> KeptWindows<K, A> {
+    /// The table at run time.
+    pub(super) fn wire(&self, wiring: &mut Wiring<'_>) -> Result<Arc<WindowTable<K, A>>, DslError> {
+        let slot = wiring.store(&self.store).expect("an aggregation brings its store along");
+        let on_close = self.emit == EmitStrategy::OnWindowClose;
+        let table = Arc::new(WindowTable {
+            index: wiring.index(),
+            times: wiring.add_operator(on_close.then(|| self.store.clone())),
+            slot,
+            options: self.options,
+            size_ms: self.size_ms,
+            emit: self.emit,
+            key: wiring.key_serde(self.key.as_ref())?,
+            value: wiring.value_serde(self.value.as_ref())?,
+            sends_old: wiring.sends_old_values(),
+            below: wiring.tables_below()?,
+        });
+        if !on_close {
+            let listener: Arc<dyn FlushListener> = Arc::<WindowTable<K, A>>::clone(&table);
+            wiring.listen(slot, listener);
+        }
+        Ok(table)
+    }
+}
+
+impl WindowKey<'_> {
+    fn set(&mut self, options: &SegmentedOptions, window: Window) {
+        self.buffer.truncate(self.end);
+        let (time, times) = match options.kind {
+            SegmentedKind::Window => (window.start, (window.start, 0)),
+            SegmentedKind::Session => (window.end, (window.end, window.start)),
+        };
+        let segment = options.segment(time);
+        self.buffer[..SEGMENT_PREFIX].copy_from_slice(&segment.to_be_bytes());
+        let suffix = &mut self.buffer[self.key_end..];
+        suffix[..8].copy_from_slice(&times.0.to_be_bytes());
+        if options.kind == SegmentedKind::Session {
+            suffix[8..].copy_from_slice(&times.1.to_be_bytes());
+        }
+    }
+
+    fn bare(&self) -> &[u8] {
+        &self.buffer[SEGMENT_PREFIX..self.key_end]
+    }
+}
+
+impl<K: 'static, A: 'static> WindowTable<K, A> {
+    /// A key on its way to the store; `buffer` is empty.
+    pub(super) fn key<'b>(
+        &self,
+        key: &K,
+        buffer: &'b mut Vec<u8>,
+    ) -> Result<WindowKey<'b>, StepError> {
+        buffer.extend_from_slice(&[0; SEGMENT_PREFIX]);
+        self.key.serialize(key, buffer)?;
+        let key_end = buffer.len();
+        buffer.extend_from_slice(match self.options.kind {
+            SegmentedKind::Window => &[0; headwater_store::WINDOW_SUFFIX],
+            SegmentedKind::Session => &[0; headwater_store::SESSION_SUFFIX],
+        });
+        let end = buffer.len();
+        Ok(WindowKey { buffer, key_end, end })
+    }
+
+    /// The key as one of the result, for whatever window; `None` when nobody takes updates one by one.
+    pub(super) fn windowed(
+        &self,
+        cx: &Cx<'_>,
+        key: &WindowKey<'_>,
+    ) -> Result<Option<Windowed<K>>, StepError> {
+        let silent = self.emit == EmitStrategy::OnWindowClose
+            || self.below.is_empty()
+            || cx.is_cached(self.slot);
+        if silent {
+            return Ok(None);
+        }
+        let key = self.key.deserialize(Payload::new(key.bare()))?;
+        Ok(Some(Windowed { key, window: Window { start: 0, end: 0 } }))
+    }
+
+    /// The window that begins at this time.
+    pub(super) const fn window(&self, start: i64) -> Window {
+        Window { start, end: start.saturating_add(self.size_ms) }
+    }
+
+    const fn time(&self, window: Window) -> i64 {
+        match self.options.kind {
+            SegmentedKind::Window => window.start,
+            SegmentedKind::Session => window.end,
+        }
+    }
+
+    /// The aggregate of a window, with its time.
+    pub(super) fn get(
+        &self,
+        cx: &mut Cx<'_>,
+        key: &mut WindowKey<'_>,
+        window: Window,
+    ) -> Result<Option<(A, i64)>, StepError> {
+        key.set(&self.options, window);
+        let found = cx.get_segmented(self.slot, &key.buffer[..key.end], self.time(window))?;
+        let Some(stored) = found else { return Ok(None) };
+        let value = self.value.deserialize(Payload::new(stored.value))?;
+        Ok(Some((value, stored.timestamp.unwrap_or(-1))))
+    }
+
+    /// Keeps a new aggregate of a window, or removes it.
+    pub(super) fn put(
+        &self,
+        cx: &mut Cx<'_>,
+        key: &mut WindowKey<'_>,
+        window: Window,
+        new: Option<&A>,
+        timestamp: i64,
+    ) -> Result<(), StepError> {
+        key.set(&self.options, window);
+        let value = self.value_bytes(new, key)?;
+        let (stored_key, value_bytes) = key.buffer.split_at(key.end);
+        let value = value.then_some(value_bytes);
+        cx.put_segmented(self.slot, stored_key, self.time(window), value, timestamp)?;
+        Ok(())
+    }
+
+    fn value_bytes(&self, new: Option<&A>, key: &mut WindowKey<'_>) -> Result<bool, StepError> {
+        let Some(new) = new else { return Ok(false) };
+        self.value.serialize(new, key.buffer)?;
+        Ok(true)
+    }
+
+    /// Hands an update on, unless the cache does so later.
+    pub(super) fn forward(
+        &self,
+        cx: &mut Cx<'_>,
+        key: Option<&mut Windowed<K>>,
+        window: Window,
+        (new, old): (Option<&A>, Option<&A>),
+        timestamp: i64,
+    ) -> Result<(), StepError> {
+        let Some(key) = key else { return Ok(()) };
+        key.window = window;
+        let old = old.filter(|_| self.sends_old);
+        self.below.forward(cx, key, Change::new(new, old), timestamp)?;
+        cx.enter(self.index);
+        Ok(())
+    }
+
+    /// The windows of a key whose times are from `from` to `to`, in the order of `direction`.
+    pub(super) fn find(
+        &self,
+        cx: &mut Cx<'_>,
+        key: &WindowKey<'_>,
+        (from, to): (i64, i64),
+        direction: Direction,
+    ) -> Result<Vec<FoundWindow>, StepError> {
+        let (from, to) = (from.max(0), to.max(0));
+        let mut segments: Vec<i64> = cx.segments_from(self.slot, from).collect();
+        if self.options.kind == SegmentedKind::Window {
+            segments.retain(|segment| *segment <= self.options.segment(to));
+        }
+        if direction == Direction::Reverse {
+            segments.reverse();
+        }
+        let mut found = Vec::new();
+        let mut entry = SegmentedEntry::default();
+        for segment in segments {
+            let mut cursor = cx.range(self.slot, self.range(key, segment, from, to), direction);
+            while cx.next_segmented(&mut cursor, &mut entry)? {
+                let Some((_, window)) = self.read_key(entry.key()) else { continue };
+                found.push(FoundWindow {
+                    window,
+                    timestamp: entry.timestamp,
+                    value: entry.value.clone(),
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    /// What lies between two times of a key in a segment. The end of sessions is open: how far away
+    /// their starts are is for the caller to look at.
+    fn range(&self, key: &WindowKey<'_>, segment: i64, from: i64, to: i64) -> KeyRange {
+        let bound = |time: i64, rest: &[u8]| {
+            [&segment.to_be_bytes()[..], key.bare(), &time.to_be_bytes(), rest].concat()
+        };
+        let (lower, upper) = match self.options.kind {
+            SegmentedKind::Window => (bound(from, &[0; 4]), bound(to, &[u8::MAX; 4])),
+            SegmentedKind::Session => (bound(from, &[0; 8]), bound(i64::MAX, &[u8::MAX; 8])),
+        };
+        KeyRange::inclusive(Some(&lower), Some(&upper))
+    }
+
+    fn read_key<'k>(&self, key: &'k [u8]) -> Option<(&'k [u8], Window)> {
+        match self.options.kind {
+            SegmentedKind::Window => {
+                read_window_key(key).map(|(key, start, _)| (key, self.window(start)))
+            }
+            SegmentedKind::Session => {
+                read_session_key(key).map(|(key, start, end)| (key, Window { start, end }))
+            }
+        }
+    }
+
+    /// The aggregate that was found.
+    pub(super) fn aggregate(&self, found: &FoundWindow) -> Result<A, StepError> {
+        Ok(self.value.deserialize(Payload::new(&found.value))?)
+    }
+
+    /// Sends the results of windows on whose times are from `from` to `to`, by time (feature row D31).
+    pub(super) fn emit_closed(
+        &self,
+        cx: &mut Cx<'_>,
+        (from, to): (i64, i64),
+    ) -> Result<(), StepError> {
+        let mut cursor = cx.index_by_time(self.slot, from, to);
+        let (mut key, mut stored_key) = (cx.take_buffer(), cx.take_buffer());
+        let result = loop {
+            key.clear();
+            stored_key.clear();
+            match self.emit_next(cx, &mut cursor, &mut key, &mut stored_key) {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        cx.give_buffer(stored_key);
+        cx.give_buffer(key);
+        result
+    }
+
+    fn emit_next(
+        &self,
+        cx: &mut Cx<'_>,
+        cursor: &mut StoreCursor,
+        key: &mut Vec<u8>,
+        stored_key: &mut Vec<u8>,
+    ) -> Result<bool, StepError> {
+        let Some((index_key, _)) = cx.next_entry(cursor)? else { return Ok(false) };
+        self.options.push_indexed_key(index_key, key);
+        let Some((bare, window)) = self.read_key(key) else { return Ok(true) };
+        let time = self.time(window);
+        self.options.push_stored_key(time, key, stored_key);
+        let Some(stored) = cx.get_indexed(self.slot, stored_key, time)? else { return Ok(true) };
+        let value = self.value.deserialize(Payload::new(stored.value))?;
+        let timestamp = stored.timestamp.unwrap_or(window.end);
+        let key = Windowed { key: self.key.deserialize(Payload::new(bare))?, window };
+        self.below.forward(cx, &key, Change::new(Some(&value), None), timestamp)?;
+        cx.enter(self.index);
+        Ok(true)
+    }
+
+    fn forward_cached(&self, cx: &mut Cx<'_>, update: CachedUpdate<'_>) -> Result<(), StepError> {
+        let read = |bytes: Option<&[u8]>| {
+            bytes.map(|bytes| self.value.deserialize(Payload::new(bytes))).transpose()
+        };
+        let Some((bare, window)) = self.read_key(update.key) else { return Ok(()) };
+        let key = Windowed { key: self.key.deserialize(Payload::new(bare))?, window };
+        let new = read(update.new)?;
+        let old = if self.sends_old { read(update.old)? } else { None };
+        let timestamp = match self.options.kind {
+            SegmentedKind::Window => update.timestamp,
+            SegmentedKind::Session => window.end,
+        };
+        let change = Change::new(new.as_ref(), old.as_ref());
+        Ok(self.below.forward(cx, &key, change, timestamp)?)
+    }
+}
+
+impl<K: 'static, A: 'static> FlushListener for WindowTable<K, A> {
+    fn forward(&self, cx: &mut Cx<'_>, update: CachedUpdate<'_>) -> Result<(), TaskError> {
+        cx.enter(self.index);
+        let result = self.forward_cached(cx, update);
+        settle(cx, self.index, result)
+    }
+}
+
+impl<K, A> fmt::Debug for WindowTable<K, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WindowTable").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}

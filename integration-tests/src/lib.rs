@@ -27,14 +27,16 @@ mod documents {
     mod first_topology {}
     #[doc = include_str!("../../docs/book/src/tables-and-streams.md")]
     mod tables_and_streams {}
-    #[doc = include_str!("../../docs/book/src/aggregations.md")]
-    mod aggregations {}
     #[doc = include_str!("../../docs/book/src/coming-from-java.md")]
     mod coming_from_java {}
     #[doc = include_str!("../../docs/book/src/describe.md")]
     mod describe {}
     #[doc = include_str!("../../docs/book/src/nulls-and-keys.md")]
     mod nulls_and_keys {}
+    #[doc = include_str!("../../docs/book/src/aggregations.md")]
+    mod aggregations {}
+    #[doc = include_str!("../../docs/book/src/windows.md")]
+    mod windows {}
     #[doc = include_str!("../../docs/book/src/processors.md")]
     mod processors {}
     #[doc = include_str!("../../docs/book/src/failures.md")]

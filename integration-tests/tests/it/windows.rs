@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use headwater::broker::simple::{self, TopicWriter};
 use headwater::prelude::*;
+use headwater::sled::SledBackend;
+use headwater::store::{Chunk, Direction, KeyRange, OpenOptions, StoreBackend};
 
-use crate::app::App;
+use crate::app::{APPLICATION, App};
 
 /// Writes records of one key, each with its time as value.
 async fn write_at(app: &App, times: &[i64]) {
@@ -148,4 +150,29 @@ async fn closed_windows_are_emitted_once_over_a_restart() {
     app.wait_for_the_end(&instance, "in").await;
     app.close(instance).await;
     assert_eq!(results(&app).await, "0..10=1+7 10..20=16+17");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_out_of_its_retention_is_removed() {
+    let app = App::new(&["in", "out"]).await;
+    let builder = StreamsBuilder::new();
+    builder
+        .stream("in", Consumed::with(Utf8, Utf8))
+        .group_by_key(Grouped::new())
+        .windowed_by(TimeWindows::of_size_with_no_grace(ms(10)))
+        .count(Materialized::named("store"));
+    let instance = app.start(builder.build().unwrap(), |config| config).await;
+    // 60 windows in the first minute, which is a segment, and 10 much later.
+    let old: Vec<i64> = (0..60).map(|window| 10 * window).collect();
+    let new: Vec<i64> = (0..10).map(|window| 600_000 + 10 * window).collect();
+    write_at(&app, &old).await;
+    write_at(&app, &new).await;
+    app.wait_for_the_end(&instance, "in").await;
+    app.close(instance).await;
+    let dir = app.state.path().join(APPLICATION).join("0_0").join("sled.store");
+    let mut storage = SledBackend::new().open(&dir, &OpenOptions::default()).unwrap();
+    let space = storage.space("store").unwrap();
+    let mut chunk = Chunk::new(100);
+    storage.reader().scan(space, &KeyRange::all(), Direction::Forward, &mut chunk).unwrap();
+    assert_eq!(chunk.len(), new.len());
 }

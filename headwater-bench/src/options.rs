@@ -57,9 +57,10 @@ pub(crate) struct Options {
     pub(crate) cache_bytes: Option<u64>,
     #[arg(long, value_enum, default_value = "at_least_once")]
     pub(crate) guarantee: Guarantee,
+    /// Standby copies of each task with state.
     #[arg(long, default_value_t = 0)]
     pub(crate) standbys: u32,
-    /// Time between two probing rebalances. Nothing here waits for one.
+    /// Time between two probing rebalances: the fallback here.
     #[arg(long)]
     pub(crate) probing_ms: Option<u64>,
     /// Session timeout of the group.
@@ -122,7 +123,6 @@ impl Options {
             exactly_once || self.workload != Workload::W10,
             "--guarantee exactly_once_v2 is what W10 is about"
         );
-        ensure!(self.standbys == 0, "--standbys {} is not supported", self.standbys);
         ensure!(self.protocol == "classic", "--protocol {} is not supported", self.protocol);
         Ok(())
     }
@@ -155,9 +155,7 @@ mod tests {
 
     #[test]
     fn refuses_what_it_would_not_do() {
-        for (more, word) in
-            [(["--standbys", "1"], "standbys"), (["--protocol", "streams"], "protocol")]
-        {
+        for (more, word) in [(["--protocol", "streams"], "protocol")] {
             let error = parse(&more).check().unwrap_err().to_string();
             assert!(error.contains(word) && error.contains("not supported"), "{error}");
         }

@@ -7,7 +7,9 @@ use anyhow::Context as _;
 use headwater::broker::TopicPartition;
 use headwater::prelude::*;
 use headwater::store::MemoryBackend;
-use headwater::{ProcessingGuarantee, RestoreListener, StreamsConfig};
+use headwater::{
+    ProcessingGuarantee, RestoreListener, StreamsConfig, TaskRole, TaskState, TaskStatus,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::events::say;
@@ -61,19 +63,37 @@ async fn watch(instance: &Instance, options: &Options, terminate: &mut Signal) -
                 say("TASKS", &tasks);
                 told = tasks;
             }
+            say("LAG", &lag(instance));
         }
     }
 }
 
-/// One group for each thread.
+/// One group for each thread. Standbys belong to none: they stand with the first.
 fn tasks(instance: &Instance, threads: usize) -> String {
     let tasks = instance.tasks();
+    let ids = |mine: &dyn Fn(&TaskStatus) -> bool| {
+        let mine = tasks.iter().filter(|(_, status)| mine(status));
+        mine.map(|(task, _)| task.to_string()).collect::<Vec<_>>().join(",")
+    };
     let of_thread = |thread| {
-        let mine = tasks.iter().filter(|(_, status)| status.thread == Some(thread));
-        let ids: Vec<String> = mine.map(|(task, _)| task.to_string()).collect();
-        format!("active={} standby=", ids.join(","))
+        let active = ids(&|status| status.thread == Some(thread));
+        let standby = ids(&|status| status.role != TaskRole::Active && thread == 1);
+        format!("active={active} standby={standby}")
     };
     (1..=threads).map(of_thread).collect::<Vec<_>>().join(";")
+}
+
+/// Offsets still to apply over all copies whose lag is known, and how many copies those are. An
+/// active task that runs is at the end.
+fn lag(instance: &Instance) -> String {
+    let lags: Vec<u64> =
+        instance.store_lags().into_values().flatten().filter_map(|lag| lag.offsets()).collect();
+    let tasks = instance.tasks();
+    let runs = |status: &&TaskStatus| {
+        status.role == TaskRole::Active && status.state == TaskState::Running
+    };
+    let running = tasks.values().filter(runs).count();
+    format!("{} {}", lags.iter().sum::<u64>(), lags.len() + running)
 }
 
 fn config(options: &Options) -> StreamsConfig {
@@ -84,7 +104,11 @@ fn config(options: &Options) -> StreamsConfig {
             Guarantee::AtLeastOnce => ProcessingGuarantee::AtLeastOnce,
             Guarantee::ExactlyOnceV2 => ProcessingGuarantee::ExactlyOnceV2,
         })
-        .commit_interval_ms(options.commit_ms);
+        .commit_interval_ms(options.commit_ms)
+        .num_standby_replicas(options.standbys);
+    if let Some(interval) = options.probing_ms {
+        config = config.probing_rebalance_interval_ms(interval);
+    }
     if let Some(bytes) = options.cache_bytes {
         config = config.statestore_cache_max_bytes(bytes);
     }

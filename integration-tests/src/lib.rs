@@ -53,6 +53,12 @@ mod documents {
     mod queries {}
     #[doc = include_str!("../../docs/book/src/exactly-once.md")]
     mod exactly_once {}
+    #[doc = include_str!("../../docs/book/src/standbys.md")]
+    mod standbys {}
+    #[doc = include_str!("../../docs/book/src/warm-ups.md")]
+    mod warm_ups {}
+    #[doc = include_str!("../../docs/book/src/rebalancing.md")]
+    mod rebalancing {}
     #[doc = include_str!("../../docs/book/src/assignors.md")]
     mod assignors {}
 }

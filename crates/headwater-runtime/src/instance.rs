@@ -17,6 +17,7 @@
 //! any instant costs reading changelogs from the stored positions.
 
 mod assignor;
+mod close;
 mod committer;
 mod connect;
 mod coordinator;
@@ -40,7 +41,6 @@ mod waits;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use headwater_assignor::TaskAssignor;
 use headwater_broker::{Broker, Clock, GroupId, SystemClock, TopicName};
@@ -73,6 +73,7 @@ use uncaught::Hooks;
 
 pub(crate) use opener::local_stores;
 
+pub use close::{CloseOptions, GroupMembership};
 pub use connect::Connector;
 pub use coordinator::{TaskRole, TaskStatus};
 pub use error::{CloseTimeout, InstanceError, StartError};
@@ -239,27 +240,6 @@ impl Instance {
     /// Goes on after [`pause`](Self::pause).
     pub fn resume(&self) {
         self.command(InstanceCommand::Pause(false));
-    }
-
-    /// Commits, closes everything and leaves the group (unless it is a static member).
-    ///
-    /// # Errors
-    /// [`CloseTimeout`] when that takes longer than `timeout`; then the rest is given up as in a
-    /// crash.
-    ///
-    /// # Cancel safety
-    /// Dropping the future is a crash.
-    pub async fn close(mut self, timeout: Duration) -> Result<(), CloseTimeout> {
-        self.command(InstanceCommand::Close);
-        let ended = tokio::time::timeout(timeout, &mut self.coordinator).await;
-        match ended {
-            // A panic has been reported by the panic hook.
-            Ok(Ok(()) | Err(_)) => Ok(()),
-            Err(_) => Err(CloseTimeout {
-                limit: timeout,
-                tasks: self.tasks.borrow().keys().copied().collect(),
-            }),
-        }
     }
 
     fn command(&self, command: InstanceCommand) {

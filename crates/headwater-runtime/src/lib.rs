@@ -22,8 +22,9 @@ pub use config::{
 };
 pub use headwater_changelog::{RestoreListener, StandbyUpdateListener, StoreLag, SuspendReason};
 pub use instance::{
-    Application, CloseTimeout, Connector, Execution, Instance, InstanceBuilder, InstanceError,
-    InstanceState, StartError, TaskRole, TaskStatus, ThreadMetadata, UncaughtReaction,
+    Application, CloseOptions, CloseTimeout, Connector, Execution, GroupMembership, Instance,
+    InstanceBuilder, InstanceError, InstanceState, StartError, TaskRole, TaskStatus,
+    ThreadMetadata, UncaughtReaction,
 };
 pub use process::{
     CachedUpdate, Cx, DefaultTimestampExtractor, DropCounts, DropReason, DroppedRecords,

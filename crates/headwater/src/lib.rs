@@ -75,14 +75,15 @@ pub use headwater_dsl::{
     VersionedKeyValueStore, WallclockTimestampExtractor, WindowKind,
 };
 pub use headwater_runtime::{
-    BuiltInAssignor, CloseTimeout, DefaultTimestampExtractor, DropReason, DroppedRecords,
-    ExceptionHandler, Failure, FailureKind, Handlers, Headers, Instance, InstanceBuilder,
-    InstanceError, InstanceState, NullRecords, ProcessingGuarantee, PunctuationToken,
-    PunctuationType, QueryError, QueryableStoreTypes, Reaction, ReadOnlyKeyValueStore,
-    ReadOnlyTimestampedKeyValueStore, ReadOnlyVersionedKeyValueStore, RestoreListener,
-    StandbyUpdateListener, StartError, StoreLag, StoreQueryParameters, StreamsConfig,
-    SuspendReason, TagKeys, TaskError, TaskRole, TaskState, TaskStatus, ThreadMetadata,
-    TopologyOptimization, UncaughtReaction, UserError, dead_letter, log_and_continue, log_and_fail,
+    BuiltInAssignor, CloseOptions, CloseTimeout, DefaultTimestampExtractor, DropReason,
+    DroppedRecords, ExceptionHandler, Failure, FailureKind, GroupMembership, Handlers, Headers,
+    Instance, InstanceBuilder, InstanceError, InstanceState, NullRecords, ProcessingGuarantee,
+    PunctuationToken, PunctuationType, QueryError, QueryableStoreTypes, Reaction,
+    ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore, ReadOnlyVersionedKeyValueStore,
+    RestoreListener, StandbyUpdateListener, StartError, StoreLag, StoreQueryParameters,
+    StreamsConfig, SuspendReason, TagKeys, TaskError, TaskRole, TaskState, TaskStatus,
+    ThreadMetadata, TopologyOptimization, UncaughtReaction, UserError, dead_letter,
+    log_and_continue, log_and_fail,
 };
 pub use headwater_store::{ValueAndTimestamp, VersionedPut, VersionedRecord};
 pub use instance::Headwater;

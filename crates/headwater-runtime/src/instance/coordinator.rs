@@ -23,6 +23,7 @@ use headwater_topology::TaskId;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use super::close::GroupMembership;
 use super::committer::CommitterEvent;
 use super::error::InstanceError;
 use super::fetcher::{FetchCommand, FetchFailure, FetchLimits, Fetcher};
@@ -47,7 +48,7 @@ use thread_side::ThreadHandle;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InstanceCommand {
     /// Commit, close everything, end.
-    Close,
+    Close(GroupMembership),
     /// Stop processing, or go on (KIP-834).
     Pause(bool),
 }
@@ -188,10 +189,8 @@ struct Startable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     No,
-    /// Tasks are closing.
+    /// Tasks are closing, and the group is being left.
     Tasks,
-    /// The group is being left.
-    Group,
     Over,
 }
 
@@ -251,6 +250,8 @@ pub(super) struct Coordinator {
     rejoins: u64,
     shutdown_requested: bool,
     ending: Ending,
+    /// What becomes of its membership at the end.
+    membership: GroupMembership,
     paused: bool,
     /// Tasks whose state is in the state directory, with the sum of the changelog offsets that it
     /// held when it was closed, if that is known.
@@ -327,6 +328,7 @@ impl Coordinator {
             rejoins: 0,
             shutdown_requested: false,
             ending: Ending::No,
+            membership: GroupMembership::Default,
             paused: false,
             held: BTreeMap::new(),
             next_limits: Duration::ZERO,
@@ -362,7 +364,8 @@ impl Coordinator {
             tokio::select! {
                 biased;
                 command = hears.commands.recv() => match command {
-                    Some(InstanceCommand::Close) | None => self.close(),
+                    Some(InstanceCommand::Close(membership)) => self.close(membership),
+                    None => self.close(GroupMembership::Default),
                     Some(InstanceCommand::Pause(paused)) => self.pause(paused),
                 },
                 Some(news) = self.group_news.recv() => self.hear_group(news),
@@ -443,7 +446,8 @@ impl Coordinator {
         self.end(InstanceState::PendingError);
     }
 
-    fn close(&mut self) {
+    fn close(&mut self, membership: GroupMembership) {
+        self.membership = membership;
         self.end(InstanceState::PendingShutdown);
     }
 
@@ -460,15 +464,22 @@ impl Coordinator {
     }
 
     fn end_if_all_gone(&mut self) {
-        if self.ending == Ending::Tasks && self.tasks.is_empty() {
-            self.ending = Ending::Group;
-            let stays = self.shared.config.group_instance_id.is_some();
-            if stays || self.member != Member::Yes {
-                // A static member keeps its place for a quick restart.
-                self.finish();
-            } else {
-                self.leave_group();
-            }
+        if self.ending != Ending::Tasks {
+            return;
+        }
+        let leaves = match self.membership {
+            // A static member keeps its place for a quick restart.
+            GroupMembership::Default => self.shared.config.group_instance_id.is_none(),
+            GroupMembership::LeaveGroup => true,
+            GroupMembership::RemainInGroup => false,
+        };
+        // Others can take over while the stores are being closed.
+        let has_committed = self.tasks.values().all(|entry| !entry.life.is_on_thread());
+        if leaves && has_committed && self.member == Member::Yes {
+            self.leave_group();
+        }
+        if self.tasks.is_empty() && self.member != Member::Leaving {
+            self.finish();
         }
     }
 

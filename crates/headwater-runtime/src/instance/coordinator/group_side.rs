@@ -102,9 +102,6 @@ impl Coordinator {
             GroupNews::Failed(source) => self.membership_failed(source),
             GroupNews::Left => {
                 self.member = Member::Left;
-                if self.ending == Ending::Group {
-                    self.finish();
-                }
             }
         }
     }

@@ -11,8 +11,8 @@ use headwater_assignor::{
 use headwater_broker::{BrokerError, TopicPartition};
 use headwater_embedded::{CallKind, Fault, FaultPlan};
 use headwater_runtime::{
-    Instance, InstanceState, StandbyUpdateListener, StreamsConfig, SuspendReason, TaskRole,
-    TaskState,
+    CloseOptions, GroupMembership, Instance, InstanceState, StandbyUpdateListener, StreamsConfig,
+    SuspendReason, TaskRole, TaskState,
 };
 use headwater_topology::TaskId;
 
@@ -493,6 +493,50 @@ async fn fifty_instances_share_a_thousand_tasks() {
     group.until("even after a crash", even).await;
     assert_eq!(group.partitions, 500);
     group.close_all().await;
+}
+
+/// How long nobody has the task after an instance was closed so.
+async fn handed_over_after(membership: GroupMembership, instance_id: bool) -> Duration {
+    let mut group = Group::new(1, |config| config.num_standby_replicas(1)).await;
+    for name in ["a", "b"] {
+        if instance_id {
+            group.config = group.config.clone().group_instance_id(name);
+        }
+        group.start(name).await;
+    }
+    group
+        .until("one each", |group| {
+            group.counts_of(TaskRole::Standby).iter().sum::<usize>() == 1 && group.lag() == Some(0)
+        })
+        .await;
+    let active = group.stateful(TaskRole::Active);
+    let (&name, _) = active.iter().find(|(_, tasks)| !tasks.is_empty()).expect("somebody runs it");
+    let instance = group.instances.remove(name).expect("it is there");
+    let began = tokio::time::Instant::now();
+    let options = CloseOptions::timeout(seconds(30)).group_membership(membership);
+    instance.close_with(options).await.unwrap();
+    group.until("the other runs it", |group| group.counts_of(TaskRole::Active) == [1]).await;
+    let took = began.elapsed();
+    group.close_all().await;
+    took
+}
+
+/// Whoever closes says whether the others go on at once or wait for it (feature row R27).
+#[tokio::test(start_paused = true)]
+async fn the_group_is_left_as_whoever_closes_wishes() {
+    let session = seconds(3);
+    for (membership, instance_id, at_once) in [
+        (GroupMembership::Default, false, true),
+        (GroupMembership::Default, true, false),
+        (GroupMembership::LeaveGroup, false, true),
+        (GroupMembership::LeaveGroup, true, true),
+        (GroupMembership::RemainInGroup, false, false),
+    ] {
+        let took = handed_over_after(membership, instance_id).await;
+        let as_wished =
+            if at_once { took < Duration::from_millis(300) } else { took >= session / 2 };
+        assert!(as_wished, "{membership:?}, static {instance_id}: {took:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -164,7 +164,11 @@ impl Job {
         simple::lag(broker, &options.application, &options.repartition()).await
     }
 
-    fn topology(options: &JobOptions) -> Result<Topology, DslError> {
+    /// What the job runs.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn topology(options: &JobOptions) -> Result<Topology, DslError> {
         let builder = StreamsBuilder::new();
         builder
             .stream(options.lines(), Consumed::with(Utf8, Utf8))

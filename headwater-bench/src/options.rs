@@ -155,10 +155,8 @@ mod tests {
 
     #[test]
     fn refuses_what_it_would_not_do() {
-        for (more, word) in [(["--protocol", "streams"], "protocol")] {
-            let error = parse(&more).check().unwrap_err().to_string();
-            assert!(error.contains(word) && error.contains("not supported"), "{error}");
-        }
+        let error = parse(&["--protocol", "streams"]).check().unwrap_err().to_string();
+        assert!(error.contains("protocol") && error.contains("not supported"), "{error}");
     }
 
     #[test]

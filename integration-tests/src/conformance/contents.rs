@@ -147,9 +147,10 @@ impl Store {
         let newest = entries.iter().filter_map(|(key, _)| options.time_of(key)).max();
         let by_time = options.by_time && options.kind == SegmentedKind::Window;
         // What the cache still holds is shown, however old it is.
-        let visible = match self.is_cached {
-            true => i64::MIN,
-            false => options.visible_from(newest.unwrap_or(-1)) - i64::from(by_time),
+        let visible = if self.is_cached {
+            i64::MIN
+        } else {
+            options.visible_from(newest.unwrap_or(-1)) - i64::from(by_time)
         };
         let entries = entries
             .into_iter()
@@ -160,7 +161,7 @@ impl Store {
                 let shown = decode(self.key, key);
                 let (text, Window { start, end }) = (shown.to_string(), window);
                 let value = self.show_value(value);
-                (text, start, end, json!({"key": show_window(shown, window), "value": value}))
+                (text, start, end, json!({"key": show_window(&shown, window), "value": value}))
             })
             .collect();
         shown.sort_by(|a, b| (&a.0, a.1, a.2).cmp(&(&b.0, b.1, b.2)));
@@ -241,7 +242,7 @@ impl Store {
     }
 }
 
-fn show_window(key: Json, window: Window) -> Json {
+fn show_window(key: &Json, window: Window) -> Json {
     json!({"key": key, "start": window.start, "end": window.end})
 }
 
@@ -259,7 +260,7 @@ fn json_of(value: Value) -> Json {
     match value {
         Value::Windowed(windowed) => {
             let Windowed { key, window } = *windowed;
-            show_window(json_of(key), window)
+            show_window(&json_of(key), window)
         }
         Value::Text(text) => Json::from(text),
         Value::Long(number) => Json::from(number),

@@ -11,7 +11,7 @@ fn topology(app: &App) -> Topology {
     let cities = builder.table("cities", Consumed::with(Utf8, Utf8), Materialized::named("cities"));
     cities.to_stream().to("out", Produced::new());
     let config = app.config().topology_optimization(TopologyOptimization::ALL);
-    builder.build_with(&config).unwrap()
+    builder.build_with(&config).expect("the topology is whole")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -23,7 +23,8 @@ async fn results(app: &App) -> String {
     let records = simple::read_topic(&app.broker, "out").await.expect("the topic is there");
     let show = |record: &simple::OwnedRecord| {
         let key = record.key.as_ref().expect("it has a key");
-        let value = record.value.as_ref().map_or("-".into(), |it| String::from_utf8_lossy(it));
+        let value =
+            record.value.as_ref().map_or_else(|| "-".into(), |it| String::from_utf8_lossy(it));
         format!("{}={value}", String::from_utf8_lossy(key))
     };
     records.iter().map(show).collect::<Vec<_>>().join(" ")

@@ -82,9 +82,11 @@
 mod access;
 mod backend;
 mod batch;
+mod buffered;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod error;
+mod foreign_key;
 mod headers;
 mod latest;
 mod layout;
@@ -103,7 +105,12 @@ mod view;
 pub use access::{CommittedStore, KeyValueAccess, KeyValueRead};
 pub use backend::{Capabilities, OpenOptions, SpaceId, StorageReader, StoreBackend, TaskStorage};
 pub use batch::{BatchWrite, SortedBatch, WriteBatch};
+pub use buffered::{BufferedContext, BufferedError, BufferedValue};
 pub use error::{Damage, Part, RecordProblem, StoreError};
+pub use foreign_key::{
+    ForeignKeyError, Instruction, Subscription, SubscriptionResponse, ValueHash, murmur3_128,
+    primary_key_of, push_foreign_key,
+};
 pub use headers::{StoredHeader, push_headers, read_headers, split_headers};
 pub use latest::LatestWrites;
 pub use layout::{Layout, StoredValue};

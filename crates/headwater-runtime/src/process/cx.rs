@@ -22,6 +22,7 @@ use crate::process::{
 use crate::task::TaskCore;
 use crate::worker::{AppendError, Partitioning, ThreadCore, TopicIndex};
 
+mod contexts;
 mod segmented;
 mod stores;
 

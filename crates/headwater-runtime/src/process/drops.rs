@@ -28,11 +28,15 @@ pub enum DropReason {
     Expired,
     /// A window that it falls into is closed; counted once for each such window.
     WindowClosed,
+    /// Something newer of its key has overtaken it: it is an out-of-order update of a versioned table for
+    /// an operator that follows the latest ones only, or an answer of a foreign-key join to a value that is
+    /// no longer there.
+    Overtaken,
 }
 
 impl DropReason {
     /// All reasons, in order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::NullKey,
         Self::NullValue,
         Self::Deserialization,
@@ -42,6 +46,7 @@ impl DropReason {
         Self::NoPartition,
         Self::Expired,
         Self::WindowClosed,
+        Self::Overtaken,
     ];
 
     /// Its name in logs and metrics.
@@ -56,6 +61,7 @@ impl DropReason {
             Self::NoPartition => "no-partition",
             Self::Expired => "expired",
             Self::WindowClosed => "window-closed",
+            Self::Overtaken => "overtaken",
         }
     }
 }
@@ -167,7 +173,7 @@ mod tests {
         for (number, reason) in (0..).zip(DropReason::ALL) {
             assert_eq!(counts.of(reason), number, "{reason}");
         }
-        assert_eq!(counts.total(), 36);
+        assert_eq!(counts.total(), 45);
     }
 
     #[test]
@@ -180,9 +186,9 @@ mod tests {
         dropped.add(second, [node("sink", counts(|_| 2))].into_iter());
         let nodes: Vec<_> =
             dropped.nodes().map(|(task, node, counts)| (task, node, counts.total())).collect();
-        assert_eq!(nodes, [(first, "map", 45), (second, "sink", 18)]);
+        assert_eq!(nodes, [(first, "map", 55), (second, "sink", 20)]);
         assert_eq!(dropped.of_task(first).of(DropReason::NullValue), 2);
         assert_eq!(dropped.of_task(TaskId::new(9, 9)).total(), 0);
-        assert_eq!((dropped.of(DropReason::NullKey), dropped.total()), (3, 63));
+        assert_eq!((dropped.of(DropReason::NullKey), dropped.total()), (3, 75));
     }
 }

@@ -120,6 +120,15 @@ pub trait TaskProcessor: Any + Send {
         timestamp: i64,
     ) -> Result<(), TaskError>;
 
+    /// A commit begins: the place to log what was put off until now. Caches have been flushed.
+    ///
+    /// # Errors
+    /// As for [`SourceNode::process`].
+    fn flush(&mut self, cx: &mut Cx<'_>) -> Result<(), TaskError> {
+        let _: &Cx<'_> = cx;
+        Ok(())
+    }
+
     /// Called once when the task closes.
     fn close(&mut self) {}
 }
@@ -195,7 +204,9 @@ impl StoreProgram {
     /// How its values are laid out.
     pub fn layout(&self) -> Layout {
         match self.spec.kind {
-            StoreKind::TimestampedKeyValue => Layout::TimestampedKeyValue,
+            StoreKind::TimestampedKeyValue | StoreKind::ForeignKeySubscription => {
+                Layout::TimestampedKeyValue
+            }
             StoreKind::TimestampedKeyValueWithHeaders => Layout::TimestampedKeyValueWithHeaders,
             StoreKind::Lru { .. } => Layout::Lru,
             StoreKind::Versioned { history_retention_ms, segment_interval_ms } => {

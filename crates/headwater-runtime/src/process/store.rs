@@ -85,6 +85,19 @@ pub(crate) struct StoreChangelog {
     pub(crate) written: bool,
 }
 
+impl StoreChangelog {
+    /// Logs a change.
+    #[inline]
+    pub(crate) fn append(
+        &self,
+        outputs: &mut Outputs,
+        record: Record<'_>,
+    ) -> Result<(), crate::worker::AppendError> {
+        let partition = Partitioning::Exactly(self.topic_partition.partition);
+        outputs.append(self.topic, partition, record)
+    }
+}
+
 /// What a cached store needs beside its overlay.
 #[derive(Debug)]
 pub(crate) struct StoreCache {
@@ -164,8 +177,7 @@ impl TaskStore {
         let Some(changelog) = self.changelog.as_ref().filter(|changelog| changelog.written) else {
             return Ok(());
         };
-        let partition = Partitioning::Exactly(changelog.topic_partition.partition);
-        outputs.append(changelog.topic, partition, record)
+        changelog.append(outputs, record)
     }
 }
 

@@ -71,12 +71,20 @@ impl Task {
         self.punctuate(thread, PunctuationType::WallClockTime, thread.now.wall_ms)
     }
 
-    /// Forwards what waits in the caches of the task's stores, in the order of the topology.
+    /// Forwards what waits in the caches of the task's stores, in the order of the topology, and then tells
+    /// the processors.
     pub(crate) fn flush_caches(&mut self, thread: &mut ThreadCore) -> Result<(), TaskError> {
         let slots = u32::try_from(self.core.stores.len()).expect("made from a program");
         for slot in (0..slots).map(StoreSlot) {
             let timestamp = self.core.stream_time;
             guarded(&mut self.core, thread, Origin::punctuation(timestamp), |cx| cx.flush(slot))?;
+        }
+        let slots = u32::try_from(self.core.processors.len()).expect("made from a program");
+        for slot in (0..slots).map(ProcessorSlot) {
+            let timestamp = self.core.stream_time;
+            guarded(&mut self.core, thread, Origin::punctuation(timestamp), |cx| {
+                cx.with_any_processor(slot, |processor, cx| processor.flush(cx))
+            })?;
         }
         Ok(())
     }

@@ -1,0 +1,95 @@
+//! Records with their contexts: kept for later, and taken up again.
+
+use headwater_broker::TopicName;
+use headwater_records::{Header, Record};
+use headwater_store::BufferedContext;
+
+use super::{Cx, Origin, borrow_headers};
+use crate::process::store::{RecordContext, TaskStore};
+use crate::process::{Headers, StoreSlot, TaskError};
+
+/// # Contexts of records
+impl Cx<'_> {
+    /// Appends the context of the record being processed, which has this timestamp by now, in the form of
+    /// buffers.
+    pub fn write_context(&self, timestamp: i64, out: &mut Vec<u8>) {
+        let Origin { topic, partition, offset, .. } = self.origin;
+        let topic = topic.map_or("", TopicName::as_str);
+        let headers = self.task.headers.iter();
+        BufferedContext::write((timestamp, offset), (topic, partition), headers, out);
+    }
+
+    /// Runs `f` in the context of a record that was kept.
+    pub fn in_context<R>(
+        &mut self,
+        context: &BufferedContext<'_>,
+        f: impl FnOnce(&mut Cx<'_>) -> R,
+    ) -> R {
+        let same = self.origin.topic.filter(|topic| topic.as_str() == context.topic);
+        let other = (!context.topic.is_empty()).then_some(context.topic);
+        let topic = same.cloned().or_else(|| other.map(TopicName::from));
+        let headers = context.headers().collect();
+        let before: Headers = std::mem::replace(&mut self.task.headers, headers);
+        let mut cx = Cx {
+            task: &mut *self.task,
+            thread: &mut *self.thread,
+            origin: Origin {
+                topic: topic.as_ref(),
+                partition: context.partition,
+                offset: context.offset,
+                timestamp: context.timestamp,
+                raw: None,
+            },
+        };
+        let result = f(&mut cx);
+        self.task.headers = before;
+        result
+    }
+
+    /// As [`put`](Self::put) in a store without cache; the change is logged with the headers of the record
+    /// being processed.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    pub fn put_with_context(
+        &mut self,
+        slot: StoreSlot,
+        key: &[u8],
+        value: Option<&[u8]>,
+        timestamp: i64,
+    ) -> Result<(), TaskError> {
+        self.task.stores[slot.index()].put(key, value, timestamp, RecordContext::default);
+        let headers = borrow_headers(&self.task.headers);
+        let record = Record { timestamp, key: Some(key), value, headers: &headers };
+        let logged = self.task.stores[slot.index()].log(&mut self.thread.outputs, record);
+        logged.map_err(|error| self.log_error(slot, error))
+    }
+
+    /// As [`put`](Self::put) in a store without cache and timestamps, but nothing is logged: that is left to
+    /// [`log_buffered`](Self::log_buffered) before the commit.
+    pub fn put_unlogged(&mut self, slot: StoreSlot, key: &[u8], value: Option<&[u8]>) {
+        self.task.stores[slot.index()].overlay.put(key, value, RecordContext::default);
+    }
+
+    /// Logs what a suppress buffer has for a key, or that it has nothing, in version 3 of Kafka Streams'
+    /// format (feature row P16).
+    ///
+    /// # Errors
+    /// [`TaskError::Store`] and [`TaskError::Unwritable`].
+    pub fn log_buffered(&mut self, slot: StoreSlot, key: &[u8]) -> Result<(), TaskError> {
+        const VERSION: [Header<'_>; 1] = [Header { name: "v", value: Some(&[3]) }];
+        let timestamp = self.thread.now.wall_ms;
+        let TaskStore { overlay, changelog, .. } = &mut self.task.stores[slot.index()];
+        let value = match overlay.get(key) {
+            Ok(value) => value,
+            Err(error) => return Err(self.store_error(slot, error)),
+        };
+        let Some(changelog) = changelog.as_ref().filter(|it| it.written) else { return Ok(()) };
+        let headers = if value.is_some() { &VERSION[..] } else { &[] };
+        let record = Record { timestamp, key: Some(key), value, headers };
+        match changelog.append(&mut self.thread.outputs, record) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.log_error(slot, error)),
+        }
+    }
+}

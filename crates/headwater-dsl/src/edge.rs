@@ -40,6 +40,11 @@ impl Edge {
         Self(Box::new(node))
     }
 
+    /// A node of another kind.
+    pub(crate) fn of<T: ?Sized + 'static>(node: Arc<T>) -> Self {
+        Self(Box::new(node))
+    }
+
     pub(crate) fn stream<K: 'static, V: 'static>(
         &self,
         parent: &str,
@@ -54,7 +59,7 @@ impl Edge {
         self.typed(parent)
     }
 
-    fn typed<T: ?Sized + 'static>(&self, parent: &str) -> Result<Arc<T>, DslError> {
+    pub(crate) fn typed<T: ?Sized + 'static>(&self, parent: &str) -> Result<Arc<T>, DslError> {
         self.0.downcast_ref::<Arc<T>>().cloned().ok_or_else(|| DslError::OtherRecordType {
             node: parent.to_owned(),
             forwarded: type_name::<T>(),

@@ -83,6 +83,39 @@ pub enum DslError {
         /// What is wrong.
         problem: String,
     },
+    /// Updates of a versioned table cannot be held back (feature row D51). The text is Kafka Streams'.
+    #[error("Invalid topology: suppress() is only supported for non-versioned KTables")]
+    SuppressOfVersioned,
+    /// An operator that looks keys of a windowed table up, which is not there yet.
+    #[error(
+        "node {node} looks up windows of a table, which is not possible yet; join before windows are made"
+    )]
+    WindowedLookUp {
+        /// The node.
+        node: String,
+    },
+    /// A join of a stream with a grace period and a table without history (feature row D38).
+    #[error(
+        "join {node} has a grace period, for which its table must be versioned; materialize the table in a versioned store"
+    )]
+    GraceWithoutHistory {
+        /// The node of the join.
+        node: String,
+    },
+    /// A join of a stream with a grace period that is longer than its table's history.
+    #[error(
+        "join {node} has a grace period of {grace_ms} ms, but store {store} keeps only {history_ms} ms of history; let it keep at least as much"
+    )]
+    GraceBeyondHistory {
+        /// The node of the join.
+        node: String,
+        /// The table's store.
+        store: String,
+        /// Its history in milliseconds.
+        history_ms: i64,
+        /// The grace period in milliseconds.
+        grace_ms: i64,
+    },
     /// A repartition topic with no partition.
     #[error("repartition topic {topic} needs at least 1 partition")]
     NoPartitions {

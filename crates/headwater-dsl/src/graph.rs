@@ -7,6 +7,7 @@
 //! `InternalStreamsBuilder` and its graph nodes.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,14 +16,17 @@ use headwater_topology::{
 };
 
 use crate::error::DslError;
+use crate::nodes::AnyView;
 use crate::serdes::DefaultSerdes;
 use crate::store::{DslStoreFormat, StoreDeclaration};
 use crate::wiring::{DefaultExtractors, WireInner, WireSource};
 
+mod joins;
 mod optimize;
 mod sources;
 mod write;
 
+pub(crate) use joins::{JoinSide, TableJoin, is_generated};
 pub(crate) use optimize::{Mergeable, MergedRepartition};
 pub(crate) use sources::StreamSource;
 pub(crate) use write::Draft;
@@ -49,6 +53,8 @@ pub(crate) struct LogicalGraph {
     next_priority: usize,
     /// Groups of sources whose topics need equal numbers of partitions.
     copartitioned: Vec<Vec<NodeKey>>,
+    /// The last repartition that was made for a join of a stream.
+    join_repartitions: BTreeMap<NodeKey, NodeKey>,
     problem: Option<DslError>,
 }
 
@@ -64,6 +70,8 @@ struct LogicalNode {
     kind: LogicalKind,
     /// Whether a node below needs the value before each update (feature row D46).
     old_values: bool,
+    /// Another node whose records are partitioned in the same way, beside those above.
+    partitioned_as: Option<NodeKey>,
     effect: Effect,
 }
 
@@ -91,6 +99,8 @@ pub(crate) enum LogicalKind {
     StreamToTable(StreamToTable),
     /// Any node between sources and sinks.
     Processor(Processor),
+    /// Joins two tables.
+    TableJoin(TableJoin),
     /// Writes to topics.
     Sink { topic: SinkTopic, wire: Wire<WireInner> },
     /// Writes to an internal topic and reads it again.
@@ -143,8 +153,14 @@ pub(crate) struct Processor {
     pub(crate) stores: Vec<Arc<StoreDeclaration>>,
     /// Names of stores that were added elsewhere.
     pub(crate) connected: Vec<String>,
+    /// Whether it takes records without key, so that repartitions above it must not drop them.
+    pub(crate) takes_null_keys: bool,
+    /// How much history connected stores need.
+    pub(crate) needed_history_ms: Option<i64>,
     /// Whether old values are its parent's to send, because it has no store of its own.
     pub(crate) old_values_from_parent: bool,
+    /// How values of the table are computed that it makes and does not keep.
+    pub(crate) view: Option<AnyView>,
     /// What else is called after the node when that is given a name.
     pub(crate) on_rename: OnRename,
 }
@@ -166,7 +182,10 @@ impl Processor {
             wire: Wire(wire),
             stores: Vec::new(),
             connected: Vec::new(),
+            takes_null_keys: false,
+            needed_history_ms: None,
             old_values_from_parent: false,
+            view: None,
             on_rename: OnRename::Nothing,
         }
     }
@@ -185,12 +204,22 @@ pub(crate) struct Repartition {
     pub(crate) partitions: Option<u32>,
     pub(crate) sink_name: String,
     pub(crate) source_name: String,
-    /// Name and making of the node that drops null keys. The updates of a table have none.
-    pub(crate) filter: Option<(String, Wire<WireInner>)>,
+    /// The node before the sink. The updates of a table need none.
+    pub(crate) filter: Option<RepartitionFilter>,
     pub(crate) sink: Wire<WireInner>,
     pub(crate) source: Wire<WireSource>,
     /// Set where several such repartitions can become one (feature row D21).
     pub(crate) serdes: Option<Arc<dyn Mergeable>>,
+}
+
+/// The node before the sink of a repartition.
+#[derive(Clone, Debug)]
+pub(crate) struct RepartitionFilter {
+    pub(crate) name: String,
+    /// Drops records without key, which belong to no partition.
+    pub(crate) dropping: Wire<WireInner>,
+    /// Drops nothing: a join below takes such records (KIP-962).
+    pub(crate) passing: Wire<WireInner>,
 }
 
 impl Repartition {
@@ -205,8 +234,8 @@ impl Repartition {
         self.topic = Self::topic(prefix);
         self.sink_name = format!("{}-sink", self.topic);
         self.source_name = format!("{}-source", self.topic);
-        if let Some((name, _)) = &mut self.filter {
-            *name = format!("{}-filter", self.topic);
+        if let Some(filter) = &mut self.filter {
+            filter.name = format!("{}-filter", self.topic);
         }
     }
 }
@@ -225,6 +254,7 @@ impl LogicalGraph {
             kind: LogicalKind::Root,
             old_values: false,
             effect: Effect::None,
+            partitioned_as: None,
         };
         Rc::new(RefCell::new(Self {
             names: NameCounter::new(),
@@ -236,6 +266,7 @@ impl LogicalGraph {
             nodes: vec![root],
             next_priority: 1,
             copartitioned: Vec::new(),
+            join_repartitions: BTreeMap::new(),
             problem: None,
         }))
     }
@@ -245,7 +276,10 @@ impl LogicalGraph {
         let key = NodeKey(self.nodes.len());
         let nameable = matches!(
             kind,
-            LogicalKind::Processor(_) | LogicalKind::StreamToTable(_) | LogicalKind::Sink { .. }
+            LogicalKind::Processor(_)
+                | LogicalKind::StreamToTable(_)
+                | LogicalKind::TableJoin(_)
+                | LogicalKind::Sink { .. }
         );
         let priority = self.next_priority;
         self.next_priority += 1;
@@ -258,6 +292,7 @@ impl LogicalGraph {
             kind,
             old_values: false,
             effect: Effect::None,
+            partitioned_as: None,
         });
         for &parent in parents {
             self.link(parent, key);
@@ -327,7 +362,12 @@ impl LogicalGraph {
 
     /// Renames what is called after a node, and says what the node itself is to be called.
     fn rename_along(&mut self, node: NodeKey, name: String) -> String {
-        let on_rename = match &self.nodes[node.0].kind {
+        let on_rename = match &mut self.nodes[node.0].kind {
+            LogicalKind::TableJoin(join) => {
+                join.left.name = format!("{name}-join-this");
+                join.right.name = format!("{name}-join-other");
+                OnRename::Nothing
+            }
             LogicalKind::Processor(processor) => processor.on_rename.clone(),
             LogicalKind::StreamToTable(StreamToTable { repartition: Some(key), .. }) => {
                 let key = *key;
@@ -377,8 +417,9 @@ impl LogicalGraph {
             LogicalKind::Source(_) | LogicalKind::TableSource(_) | LogicalKind::Repartition(_)
         );
         if !is_source {
-            for &parent in &self.nodes[node.0].parents {
-                self.collect_sources(parent, sources);
+            let LogicalNode { parents, partitioned_as, .. } = &self.nodes[node.0];
+            for &above in parents.iter().chain(partitioned_as) {
+                self.collect_sources(above, sources);
             }
         } else if !sources.contains(&node) {
             sources.push(node);
@@ -431,6 +472,13 @@ impl LogicalGraph {
                 }
                 sends
             }
+            // Kept or not, its old values are joined of those of its tables.
+            LogicalKind::TableJoin(_) => {
+                for parent in node.parents.clone() {
+                    self.send_old_values(parent, true);
+                }
+                true
+            }
             _ => true,
         };
         self.nodes[table.0].old_values |= sends;
@@ -457,6 +505,7 @@ impl LogicalGraph {
                 node.parents.first().is_some_and(|&parent| self.is_versioned(parent))
             }
             LogicalKind::Processor(processor) => processor.stores.first().is_some_and(is_versioned),
+            LogicalKind::TableJoin(join) => join.store.as_ref().is_some_and(is_versioned),
             _ => false,
         }
     }

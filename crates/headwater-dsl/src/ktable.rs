@@ -3,17 +3,23 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use headwater_runtime::UserError;
 
 use crate::graph::{LogicalGraph, LogicalKind, NodeKey, Processor, SharedGraph};
 use crate::kgrouped_table::KGroupedTable;
 use crate::kstream::KStream;
-use crate::nodes::{Kept, MapTable, NewValue, map_table, regroup, table_to_stream};
+use crate::nodes::{
+    Kept, MapTable, NewValue, filter_view, map_table, map_view, regroup, table_to_stream,
+};
 use crate::nullity::{Nullable, Nullity, Present};
 use crate::params::{Grouped, Materialized, Processed};
 use crate::serdes::Codec;
 
+mod foreign_key;
+mod join;
+mod suppress;
 mod transform;
 
 /// A table: for each key its latest value (feature row D3).
@@ -45,6 +51,14 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
             queryable,
             nullity: PhantomData,
         }
+    }
+
+    pub(crate) const fn graph(&self) -> &SharedGraph {
+        &self.graph
+    }
+
+    pub(crate) const fn node(&self) -> NodeKey {
+        self.node
     }
 
     /// The name under which the table can be queried, if it has one.
@@ -297,17 +311,20 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
         self.take_store_number(FILTER, materialized.as_ref());
         let materialized =
             materialized.map(|it| it.or_serdes(self.key_serde.as_ref(), self.value_serde.as_ref()));
-        let compute = move |key: &K, value: &V| predicate(key, value).map_err(E::into);
+        let predicate = Arc::new(move |key: &K, value: &V| predicate(key, value).map_err(E::into));
+        let view = filter_view(self.node, Arc::clone(&predicate));
         let filtered = self.derive(
             FILTER,
             self.value_serde.clone(),
             materialized,
             Processed::new(),
             move |kept| {
-                map_table(MapTable { compute: keep_if(compute), kept, swallows_nothing: true })
+                map_table(MapTable { compute: keep_if(predicate), kept, swallows_nothing: true })
             },
         );
-        self.graph.borrow_mut().use_old_values_of_parent(filtered.node);
+        let mut graph = self.graph.borrow_mut();
+        graph.set_view(filtered.node, view);
+        graph.use_old_values_of_parent(filtered.node);
         filtered
     }
 
@@ -322,12 +339,16 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
     {
         self.take_store_number(MAP_VALUES, materialized.as_ref());
         let materialized = materialized.map(|it| it.or_serdes(self.key_serde.as_ref(), None));
-        let compute = make_new(move |key: &K, value: &V| {
+        let mapper = Arc::new(move |key: &K, value: &V| {
             mapper(key, value).map(N::into_option).map_err(E::into)
         });
-        self.derive(MAP_VALUES, None, materialized, Processed::new(), move |kept| {
+        let view = map_view::<K, V, V2, _>(self.node, Arc::clone(&mapper));
+        let compute = make_new(mapper);
+        let mapped = self.derive(MAP_VALUES, None, materialized, Processed::new(), move |kept| {
             map_table::<K, V, V2, _>(MapTable { compute, kept, swallows_nothing: false })
-        })
+        });
+        self.graph.borrow_mut().set_view(mapped.node, view);
+        mapped
     }
 
     /// Takes the number of a store that the original then does without: filters and maps do so.
@@ -373,7 +394,7 @@ const FILTER: &str = "KTABLE-FILTER-";
 const MAP_VALUES: &str = "KTABLE-MAPVALUES-";
 
 fn keep_if<K, V, P>(
-    predicate: P,
+    predicate: Arc<P>,
 ) -> impl for<'a> Fn(&'a K, &'a V) -> Result<NewValue<'a, V>, UserError> + Send + Sync + 'static
 where
     P: Fn(&K, &V) -> Result<bool, UserError> + Send + Sync + 'static,
@@ -385,7 +406,7 @@ where
 }
 
 fn make_new<K, V, V2, F>(
-    mapper: F,
+    mapper: Arc<F>,
 ) -> impl for<'a> Fn(&'a K, &'a V) -> Result<NewValue<'a, V2>, UserError> + Send + Sync + 'static
 where
     F: Fn(&K, &V) -> Result<Option<V2>, UserError> + Send + Sync + 'static,

@@ -54,10 +54,11 @@ pub use ktable::KTable;
 pub use low_level::TopologyBuilder;
 pub use nullity::{Nullable, Nullity, Present};
 pub use params::{
-    Branched, Consumed, EmitStrategy, FailOnInvalidTimestamp, Grouped,
+    Branched, Consumed, EagerBufferConfig, EmitStrategy, FailOnInvalidTimestamp, Grouped, Joined,
     LogAndSkipOnInvalidTimestamp, Materialized, Partitions, Printed, Processed, Produced,
-    Repartitioned, SessionWindows, SlidingWindows, TimeWindows, TimestampExtractor,
-    UnlimitedWindows, UsePartitionTimeOnInvalidTimestamp, WallclockTimestampExtractor,
+    Repartitioned, SessionWindows, SlidingWindows, StrictBufferConfig, Suppressed, TableJoined,
+    TimeWindows, TimestampExtractor, UnlimitedWindows, UsePartitionTimeOnInvalidTimestamp,
+    WallclockTimestampExtractor,
 };
 pub use processor::{
     ContextError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, KeyValueEntries,

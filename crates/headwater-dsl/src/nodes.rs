@@ -6,6 +6,7 @@ use headwater_store::serde::SerdeError;
 mod aggregate;
 mod branch;
 mod change_format;
+mod foreign_key;
 mod kept_table;
 mod regroup;
 mod session_window;
@@ -13,13 +14,22 @@ mod sink;
 mod sliding_window;
 mod source;
 mod step;
+mod stream_table_join;
+mod suppress;
 mod table;
+mod table_join;
 mod time_window;
 mod transform_table;
+mod view;
 mod windowed;
 
 pub(crate) use aggregate::{Aggregation, aggregate};
 pub(crate) use branch::{BranchTest, branch};
+pub(crate) use foreign_key::{
+    ForeignKeyResult, KeyPartitioner, SubscriptionOf, foreign_table_join, response_join,
+    response_sink, response_source, subscription_join, subscription_receive, subscription_send,
+    subscription_sink, subscription_source,
+};
 pub(crate) use kept_table::Kept;
 pub(crate) use regroup::{aggregate_table, change_sink, change_source, regroup};
 pub(crate) use session_window::{Merge, SessionSpans, aggregate_sessions};
@@ -27,9 +37,13 @@ pub(crate) use sink::sink;
 pub(crate) use sliding_window::aggregate_sliding_windows;
 pub(crate) use source::{ReadAs, source};
 pub(crate) use step::{Out, step};
+pub(crate) use stream_table_join::{Grace, StreamTableJoin, stream_table_join};
+pub(crate) use suppress::{Suppression, suppress, suppress_view};
 pub(crate) use table::{MapTable, map_table, pass_on_table, table_source, table_to_stream};
+pub(crate) use table_join::{join_left, join_merge, join_right};
 pub(crate) use time_window::{TimeSpans, aggregate_time_windows};
 pub(crate) use transform_table::transform_table;
+pub(crate) use view::{AnyView, Optional, SharedView, StoreView, filter_view, join_view, map_view};
 pub(crate) use windowed::{KeptWindows, WindowAggregation};
 
 /// What a user function made of a value: another one, or what it was given.

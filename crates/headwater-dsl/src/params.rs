@@ -3,11 +3,14 @@
 mod branched;
 mod consumed;
 mod grouped;
+mod joined;
 mod materialized;
 mod printed;
 mod processed;
 mod produced;
 mod repartitioned;
+mod suppressed;
+mod table_joined;
 mod windows;
 
 pub use branched::Branched;
@@ -16,11 +19,14 @@ pub use consumed::{
     UsePartitionTimeOnInvalidTimestamp, WallclockTimestampExtractor,
 };
 pub use grouped::Grouped;
+pub use joined::Joined;
 pub use materialized::Materialized;
 pub use printed::Printed;
 pub use processed::Processed;
 pub use produced::{Partitions, Produced};
 pub use repartitioned::Repartitioned;
+pub use suppressed::{EagerBufferConfig, StrictBufferConfig, Suppressed};
+pub use table_joined::TableJoined;
 pub use windows::{EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows};
 
 pub(crate) use consumed::Extractor;

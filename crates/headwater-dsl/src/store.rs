@@ -7,8 +7,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use headwater_runtime::StoreFormats;
-use headwater_store::serde::Serde;
+use headwater_store::serde::{RawBytes, Serde};
 use headwater_topology::{StoreKind, StoreSpec};
 
 use crate::error::Part;
@@ -44,6 +45,14 @@ pub enum DslStoreFormat {
     /// operators compute has no headers of its own, so none are kept; the changelog records of
     /// deletions have those of the record that deleted.
     Headers,
+}
+
+impl StoreDeclaration {
+    /// A store of an operator that lays keys and values out itself.
+    pub(crate) fn of_bytes(spec: StoreSpec) -> Arc<Self> {
+        let serdes = StoreSerdes::new::<Bytes, Bytes>(Some(codec(RawBytes)), Some(codec(RawBytes)));
+        Arc::new(Self { spec: Arc::new(spec), serdes, takes_format: false, by_time: false })
+    }
 }
 
 /// The serdes of a store, of some types.

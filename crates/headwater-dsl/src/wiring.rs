@@ -4,7 +4,7 @@
 //! below it. Children are made first, so an edge is a shared pointer and nothing is looked up while
 //! records flow.
 
-use std::any::{Any, TypeId};
+use std::any::{Any, TypeId, type_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ use headwater_topology::{
 
 use crate::edge::{Below, Edge, NamedBelow, TablesBelow};
 use crate::error::{DslError, Part};
+use crate::graph::NodeKey;
+use crate::nodes::{AnyView, SharedView, StoreView};
 use crate::params::Extractor;
 use crate::serdes::{Codec, DefaultSerdes};
 use crate::store::{StoreDeclaration, StoreKindOf, StoreSerdes};
@@ -58,6 +60,8 @@ pub(crate) struct Behaviours {
     pub(crate) old_values: BTreeSet<String>,
     /// Names of the nodes below versioned tables.
     pub(crate) versioned_inputs: BTreeSet<String>,
+    /// How keys of tables are looked up.
+    pub(crate) tables: BTreeMap<NodeKey, TableAccess>,
     pub(crate) default_serdes: DefaultSerdes,
     pub(crate) default_extractors: DefaultExtractors,
 }
@@ -155,6 +159,19 @@ fn with_tasks(graph: &Graph) -> impl Iterator<Item = &Subtopology> {
     graph.subtopologies().iter().filter(|subtopology| !subtopology.is_global)
 }
 
+const fn is_windowed(kind: &StoreKind) -> bool {
+    matches!(kind, StoreKind::Window { .. } | StoreKind::Session { .. })
+}
+
+/// How keys of a table are looked up.
+#[derive(Clone, Debug)]
+pub(crate) enum TableAccess {
+    /// In its store.
+    Store(Arc<StoreDeclaration>),
+    /// They are computed from the tables it is made of.
+    Computed(AnyView),
+}
+
 /// A store that is connected to a processor.
 pub(crate) struct ConnectedStore {
     pub(crate) name: String,
@@ -212,6 +229,11 @@ impl Wiring<'_> {
         default.downcast_ref::<Extractor<K, V>>().cloned()
     }
 
+    /// The nodes below, of another kind.
+    pub(crate) fn below_as<T: ?Sized + 'static>(&self) -> Result<Vec<Arc<T>>, DslError> {
+        self.below.iter().map(|(_, edge)| edge.typed(self.name())).collect()
+    }
+
     /// The serde for keys: the given one or the type's default.
     pub(crate) fn key_serde<K: 'static>(
         &self,
@@ -231,6 +253,37 @@ impl Wiring<'_> {
     /// The default serdes.
     pub(crate) const fn default_serdes(&self) -> &DefaultSerdes {
         &self.behaviours.default_serdes
+    }
+
+    /// The view of a table that the node looks keys up in.
+    pub(crate) fn view<K: 'static, V: 'static>(
+        &self,
+        table: NodeKey,
+    ) -> Result<SharedView<K, V>, DslError> {
+        let view = match self.behaviours.tables.get(&table) {
+            Some(TableAccess::Store(store)) if is_windowed(&store.spec.kind) => {
+                Some(Err(DslError::WindowedLookUp { node: self.name().to_owned() }))
+            }
+            Some(TableAccess::Store(store)) => self.store_view(store).map(Ok),
+            Some(TableAccess::Computed(view)) => view.wire(self),
+            None => None,
+        };
+        view.unwrap_or_else(|| {
+            Err(DslError::OtherRecordType {
+                node: self.name().to_owned(),
+                forwarded: type_name::<SharedView<K, V>>(),
+            })
+        })
+    }
+
+    fn store_view<K: 'static, V: 'static>(
+        &self,
+        store: &StoreDeclaration,
+    ) -> Option<SharedView<K, V>> {
+        let slot = self.store(&store.spec.name)?;
+        let (key, value) = store.serdes.typed(self.default_serdes(), self.name())?;
+        let is_versioned = self.is_versioned(slot);
+        Some(Arc::new(StoreView { slot, key, value, is_versioned }))
     }
 
     /// Whether the node sends old values with its updates (feature row D46).

@@ -61,18 +61,18 @@
 pub use connector::{KafkaConnector, kafka_options};
 pub use headwater_dsl::{
     ApplicationTopology, Branched, BranchedKStream, Branches, CogroupedKStream, Consumed,
-    ContextError, DslError, DslStoreFormat, EmitPairs, EmitStrategy, EmitValues,
+    ContextError, DslError, DslStoreFormat, EagerBufferConfig, EmitPairs, EmitStrategy, EmitValues,
     FailOnInvalidTimestamp, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Grouped,
-    KGroupedStream, KGroupedTable, KStream, KTable, KeyValueEntries, KeyValueStore,
+    Joined, KGroupedStream, KGroupedTable, KStream, KTable, KeyValueEntries, KeyValueStore,
     LogAndSkipOnInvalidTimestamp, Materialized, Nullable, Nullity, OffsetReset, Part, Partitions,
     Present, Printed, Processed, ProcessingContext, Processor, ProcessorContext, Produced,
     Punctuation, Record, RecordMetadata, Repartitioned, SessionWindowedCogroupedKStream,
     SessionWindowedKStream, SessionWindows, SlidingWindows, StoreSupplier, Stores, StreamsBuilder,
-    Terminal, TimeWindowedCogroupedKStream, TimeWindowedKStream, TimeWindows, TimestampExtractor,
-    TimestampedKeyValueEntries, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders,
-    TopicSelection, Topology, TopologyBuilder, UnlimitedWindows,
-    UsePartitionTimeOnInvalidTimestamp, ValueTimestampHeaders, ValueTransformerWithKey,
-    VersionedKeyValueStore, WallclockTimestampExtractor, WindowKind,
+    StrictBufferConfig, Suppressed, TableJoined, Terminal, TimeWindowedCogroupedKStream,
+    TimeWindowedKStream, TimeWindows, TimestampExtractor, TimestampedKeyValueEntries,
+    TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders, TopicSelection, Topology,
+    TopologyBuilder, UnlimitedWindows, UsePartitionTimeOnInvalidTimestamp, ValueTimestampHeaders,
+    ValueTransformerWithKey, VersionedKeyValueStore, WallclockTimestampExtractor, WindowKind,
 };
 pub use headwater_runtime::{
     BuiltInAssignor, CloseOptions, CloseTimeout, DefaultTimestampExtractor, DropReason,
@@ -127,12 +127,13 @@ pub mod prelude {
     };
     pub use crate::serde::{SessionWindowed, TimeWindowed, Window, Windowed};
     pub use crate::{
-        Branched, Consumed, DslError, EmitStrategy, FixedKeyProcessor, FixedKeyProcessorContext,
-        FixedKeyRecord, Grouped, Headers, Headwater, Instance, InstanceState, KGroupedStream,
-        KGroupedTable, KStream, KTable, KeyValueStore, Materialized, Nullable, OffsetReset,
-        Partitions, Present, Processed, ProcessingContext, Processor, ProcessorContext, Produced,
-        Punctuation, PunctuationType, Record, Repartitioned, SessionWindows, SlidingWindows,
-        StoreSupplier, Stores, StreamsBuilder, StreamsConfig, TimeWindows,
-        TimestampedKeyValueStore, Topology, UnlimitedWindows, UserError, VersionedKeyValueStore,
+        Branched, Consumed, DslError, EagerBufferConfig, EmitStrategy, FixedKeyProcessor,
+        FixedKeyProcessorContext, FixedKeyRecord, Grouped, Headers, Headwater, Instance,
+        InstanceState, Joined, KGroupedStream, KGroupedTable, KStream, KTable, KeyValueStore,
+        Materialized, Nullable, OffsetReset, Partitions, Present, Processed, ProcessingContext,
+        Processor, ProcessorContext, Produced, Punctuation, PunctuationType, Record, Repartitioned,
+        SessionWindows, SlidingWindows, StoreSupplier, Stores, StreamsBuilder, StreamsConfig,
+        StrictBufferConfig, Suppressed, TableJoined, TimeWindows, TimestampedKeyValueStore,
+        Topology, UnlimitedWindows, UserError, VersionedKeyValueStore,
     };
 }

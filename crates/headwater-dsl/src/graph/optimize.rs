@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use headwater_runtime::TopologyOptimization;
 
-use super::{Effect, LogicalGraph, LogicalKind, NodeKey, Repartition, Wire};
+use super::{Effect, LogicalGraph, LogicalKind, NodeKey, Repartition, RepartitionFilter, Wire};
 use crate::wiring::{WireInner, WireSource};
 
 /// The serdes of a repartition, which several repartitions that become one have in common.
@@ -20,7 +20,8 @@ pub(crate) trait Mergeable: fmt::Debug + Send + Sync {
 
 /// The making of the nodes of a repartition.
 pub(crate) struct MergedRepartition {
-    pub(crate) filter: WireInner,
+    pub(crate) dropping: WireInner,
+    pub(crate) passing: WireInner,
     pub(crate) sink: WireInner,
     pub(crate) source: WireSource,
     pub(crate) serdes: Arc<dyn Mergeable>,
@@ -64,7 +65,11 @@ impl LogicalGraph {
         // The names are those of the topic, but numbers are taken as everywhere.
         let mut repartition = Repartition {
             sink_name: self.names.processor_name(crate::kstream::SINK),
-            filter: Some((self.names.processor_name("KSTREAM-FILTER-"), Wire(merged.filter))),
+            filter: Some(RepartitionFilter {
+                name: self.names.processor_name("KSTREAM-FILTER-"),
+                dropping: Wire(merged.dropping),
+                passing: Wire(merged.passing),
+            }),
             source_name: self.names.processor_name(crate::builder::SOURCE),
             sink: Wire(merged.sink),
             source: Wire(merged.source),

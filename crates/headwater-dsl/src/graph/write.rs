@@ -1,7 +1,7 @@
 //! From the logical graph to the topology.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use headwater_runtime::TopologyOptimization;
@@ -10,7 +10,7 @@ use headwater_topology::{
     TopologyBuilder,
 };
 
-use super::{LogicalGraph, LogicalKind, NodeKey, Processor, Repartition, TableSource};
+use super::{LogicalGraph, LogicalKind, NodeKey, Processor, Repartition, TableJoin, TableSource};
 use crate::error::DslError;
 use crate::store::{DslStoreFormat, StoreDeclaration, check};
 use crate::wiring::{Behaviour, Behaviours};
@@ -42,6 +42,7 @@ impl LogicalGraph {
             nodes: self.nodes.clone(),
             next_priority: self.next_priority,
             copartitioned: self.copartitioned.clone(),
+            join_repartitions: BTreeMap::new(),
             problem: None,
         };
         merged.merge_sources()?;
@@ -99,6 +100,9 @@ impl LogicalGraph {
         if node.parents.first().is_some_and(|&parent| self.is_versioned(parent)) {
             draft.behaviours.versioned_inputs.insert(name.to_owned());
         }
+        if let Some(access) = self.access(key) {
+            draft.behaviours.tables.insert(key, access);
+        }
         match &node.kind {
             LogicalKind::Root => {}
             LogicalKind::Source(source) => {
@@ -116,16 +120,44 @@ impl LogicalGraph {
             LogicalKind::Processor(processor) => {
                 write_processor(draft, name, &parents, processor)?;
             }
+            LogicalKind::TableJoin(join) => self.write_table_join(draft, key, join)?,
             LogicalKind::Sink { topic, wire } => {
                 draft.builder.add_sink(name, topic.clone(), parents)?;
                 draft.behave(name, Behaviour::Inner(Arc::clone(&wire.0)));
             }
             LogicalKind::Repartition(repartition) => {
-                write_repartition(draft, &parents, repartition)?;
+                let passes_null_keys = self.null_keys_are_taken_below(key);
+                write_repartition(draft, &parents, repartition, passes_null_keys)?;
             }
             LogicalKind::Store(store) => draft.declare(store, [""; 0])?,
         }
         Ok(())
+    }
+
+    fn write_table_join(
+        &self,
+        draft: &mut Draft,
+        key: NodeKey,
+        join: &TableJoin,
+    ) -> Result<(), DslError> {
+        let TableJoin { left, right, merge, store, .. } = join;
+        let name = self.name(key);
+        for side in [left, right] {
+            draft.builder.add_processor(&side.name, [self.output_name(side.parent)])?;
+            draft.behave(&side.name, Behaviour::Inner(Arc::clone(&side.wire.0)));
+            if self.nodes[key.0].old_values {
+                draft.behaviours.old_values.insert(side.name.clone());
+            }
+            if self.is_versioned(side.parent) {
+                draft.behaviours.versioned_inputs.insert(side.name.clone());
+            }
+        }
+        draft.builder.add_processor(name, [&left.name, &right.name])?;
+        draft.behave(name, Behaviour::Inner(Arc::clone(&merge.0)));
+        for side in [left, right] {
+            draft.builder.connect_processor_and_state_stores(&side.name, &side.reads)?;
+        }
+        store.as_ref().map_or(Ok(()), |store| draft.declare(store, [name]))
     }
 
     /// The name of the node in the topology that reads the topics of an operator.
@@ -217,6 +249,25 @@ fn write_processor(
     if !processor.connected.is_empty() {
         draft.builder.connect_processor_and_state_stores(name, &processor.connected)?;
     }
+    check_history(draft, name, processor)
+}
+
+/// That the tables a join with grace looks up remember as much as it needs (feature row D38).
+fn check_history(draft: &Draft, name: &str, processor: &Processor) -> Result<(), DslError> {
+    let Some(grace_ms) = processor.needed_history_ms else { return Ok(()) };
+    for store in &processor.connected {
+        let kind = draft.behaviours.stores.get(store).map(|store| &store.spec.kind);
+        match kind {
+            Some(StoreKind::Versioned { history_retention_ms, .. }) => {
+                let history_ms = *history_retention_ms;
+                if history_ms < grace_ms {
+                    let (node, store) = (name.to_owned(), store.clone());
+                    return Err(DslError::GraceBeyondHistory { node, store, history_ms, grace_ms });
+                }
+            }
+            _ => return Err(DslError::GraceWithoutHistory { node: name.to_owned() }),
+        }
+    }
     Ok(())
 }
 
@@ -224,13 +275,16 @@ fn write_repartition(
     draft: &mut Draft,
     parents: &[&str],
     repartition: &Repartition,
+    passes_null_keys: bool,
 ) -> Result<(), DslError> {
     let Repartition { topic, sink_name, source_name, .. } = repartition;
     let properties = InternalTopicProperties { partitions: repartition.partitions };
     draft.builder.add_internal_topic(topic, properties);
-    if let Some((name, filter)) = &repartition.filter {
+    if let Some(filter) = &repartition.filter {
+        let name = &filter.name;
+        let wire = if passes_null_keys { &filter.passing } else { &filter.dropping };
         draft.builder.add_processor(name, parents)?;
-        draft.behave(name, Behaviour::Inner(Arc::clone(&filter.0)));
+        draft.behave(name, Behaviour::Inner(Arc::clone(&wire.0)));
         draft.builder.add_sink(sink_name, SinkTopic::named(topic), [name])?;
     } else {
         draft.builder.add_sink(sink_name, SinkTopic::named(topic), parents)?;

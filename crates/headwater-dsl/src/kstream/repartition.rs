@@ -9,7 +9,9 @@ use headwater_topology::GeneratedNames;
 use super::KStream;
 use crate::builder::{SOURCE, own_or_inherited};
 use crate::error::DslError;
-use crate::graph::{LogicalGraph, LogicalKind, Mergeable, MergedRepartition, Repartition, Wire};
+use crate::graph::{
+    LogicalGraph, LogicalKind, Mergeable, MergedRepartition, Repartition, RepartitionFilter, Wire,
+};
 use crate::nodes::{ReadAs, sink, source, step};
 use crate::nullity::Nullity;
 use crate::params::{Extractor, FailOnInvalidTimestamp, Repartitioned, StreamPartitioner};
@@ -90,7 +92,11 @@ pub(crate) fn repartition<K: 'static, V: 'static>(
     let mut repartition = Repartition {
         sink_name,
         source_name,
-        filter: Some((filter_name, Wire(drop_null_keys::<K, V>()))),
+        filter: Some(RepartitionFilter {
+            name: filter_name,
+            dropping: Wire(drop_null_keys::<K, V>()),
+            passing: Wire(pass_on::<K, V>()),
+        }),
         sink: Wire(sink(key.clone(), value.clone(), partitioner, topic.clone())),
         // Records of ours have valid times, whatever the application says of others (D17).
         source: Wire(source(ReadAs {
@@ -128,7 +134,8 @@ impl<K: 'static, V: 'static> Mergeable for RepartitionSerdes<K, V> {
         let extractor = Some(Arc::new(FailOnInvalidTimestamp) as Extractor<K, V>);
         let read = ReadAs { key: key.clone(), value: value.clone(), extractor };
         MergedRepartition {
-            filter: drop_null_keys::<K, V>(),
+            dropping: drop_null_keys::<K, V>(),
+            passing: pass_on::<K, V>(),
             sink: sink(key.clone(), value.clone(), None, topic.to_owned()),
             source: source(read),
             serdes: Arc::new(Self { key, value }),
@@ -148,5 +155,12 @@ fn drop_null_keys<K: 'static, V: 'static>() -> WireInner {
             return out.null_key();
         }
         out.forward(record)
+    })
+}
+
+fn pass_on<K: 'static, V: 'static>() -> WireInner {
+    step::<K, V, K, V, _>(|out, record| {
+        out.forward(record)?;
+        Ok(())
     })
 }

@@ -14,6 +14,7 @@ mod contents;
 mod data;
 mod files;
 mod functions;
+mod joins;
 mod low_level;
 mod notes;
 mod params;

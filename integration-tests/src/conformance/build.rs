@@ -16,10 +16,10 @@ use super::case::{Case, Missing, text as json_text, texts};
 use super::functions::{
     Failed, aggregator, constant, expression, flat_pairs, flat_values, predicate, reducer,
 };
-use super::low_level;
 use super::notes::Notes;
 use super::params::{
-    consumed, grouped, materialized, processed, produced, repartitioned, store, time_from_value,
+    consumed, grouped, materialized, processed, produced, repartitioned, store, suppressed,
+    time_from_value,
 };
 use super::printed::Page;
 use super::processors::{Recipe, Running};
@@ -27,6 +27,7 @@ use super::serdes::DynSerde;
 use super::transformers;
 use super::value::Value;
 use super::windows::{WindowedCogroup, WindowedGroup};
+use super::{joins, low_level};
 
 pub(super) type Stream<V, K = Value> = KStream<K, V, Nullable>;
 pub(super) type Table<V, K = Value> = KTable<K, V, Nullable>;
@@ -250,6 +251,9 @@ fn apply(
             return Ok(None);
         }
         _ => {}
+    }
+    if let Some(joined) = joins::join(made, op)? {
+        return Ok(Some(joined));
     }
     let input = op.get("in").and_then(|input| made.get(json_text(input)));
     match input {
@@ -516,6 +520,7 @@ where
             ))
         }
         "transform_values" => transform(table, op)?,
+        "suppress" => Made::table(table.suppress(suppressed(op)?)),
         "to_stream" => {
             let mut stream = table.to_stream();
             if let Some(name) = op.get("named") {

@@ -29,6 +29,8 @@ pub(super) type Predicate = Box<dyn Fn(Arg<'_>, Arg<'_>) -> Result<bool, Failed>
 pub(super) type Aggregator = Box<dyn Fn(Arg<'_>, Arg<'_>, Arg<'_>) -> Made + Send + Sync>;
 /// (older, newer) -> value.
 pub(super) type Reducer = Box<dyn Fn(Arg<'_>, Arg<'_>) -> Made + Send + Sync>;
+/// (k, left, right) -> value.
+pub(super) type Joiner = Box<dyn Fn(Arg<'_>, Arg<'_>, Arg<'_>) -> Made + Send + Sync>;
 /// v -> values.
 pub(super) type FlatValues = Box<dyn Fn(Arg<'_>) -> Vec<Option<Value>> + Send + Sync>;
 /// (k, v) -> pairs.
@@ -343,5 +345,24 @@ pub(super) fn merger(json: &Json) -> Result<Merger, Missing> {
         "sum" => long(i64::wrapping_add),
         "max" => long(i64::max),
         _ => return Err(missing("merger", json)),
+    })
+}
+
+pub(super) fn joiner(json: &Json) -> Result<Joiner, Missing> {
+    fn concat(l: Arg<'_>, r: Arg<'_>) -> Option<Value> {
+        some_text(format!("{}|{}", text(l), text(r)))
+    }
+    Ok(match call(json).0 {
+        "concat" => Box::new(|_, l, r| Ok(concat(l, r))),
+        "key_concat" => {
+            Box::new(|k, l, r| Ok(some_text(format!("{}:{}|{}", text(k), text(l), text(r)))))
+        }
+        "left" => Box::new(|_, l, _| Ok(l.cloned())),
+        "right" => Box::new(|_, _, r| Ok(r.cloned())),
+        "sum" => Box::new(|_, l, r| Ok(Some(Value::Long(num(l).wrapping_add(num(r)))))),
+        "null_if_equal" => {
+            Box::new(|_, l, r| Ok(if text(l) == text(r) { None } else { concat(l, r) }))
+        }
+        _ => return Err(missing("joiner", json)),
     })
 }

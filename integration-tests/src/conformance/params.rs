@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use headwater::serde::Serde;
 use headwater::{
-    Consumed, FailOnInvalidTimestamp, Grouped, LogAndSkipOnInvalidTimestamp, Materialized,
-    OffsetReset, Partitions, Processed, Produced, Record, Repartitioned, StoreSupplier, Stores,
+    Consumed, EagerBufferConfig, FailOnInvalidTimestamp, Grouped, Joined,
+    LogAndSkipOnInvalidTimestamp, Materialized, OffsetReset, Partitions, Processed, Produced,
+    Record, Repartitioned, StoreSupplier, Stores, StrictBufferConfig, Suppressed, TableJoined,
     UsePartitionTimeOnInvalidTimestamp,
 };
 use serde_json::Value as Json;
@@ -124,6 +125,80 @@ fn partitioner(json: &Json) -> Result<Option<Partitions>, Missing> {
             .collect(),
         (other, _) => return Err(Missing(format!("partitioner {other}"))),
     }))
+}
+
+/// When updates are held back.
+pub(super) fn suppressed(op: &Json) -> Result<Suppressed, Missing> {
+    if op["until"] != "time_limit" {
+        return Err(Missing(format!("suppress until {}", op["until"])));
+    }
+    let limit = op["ms"]
+        .as_u64()
+        .ok_or_else(|| Missing("negative time limit, which has no form here".to_owned()))?;
+    let given = &op["buffer"];
+    let mut buffer = EagerBufferConfig::from(StrictBufferConfig::unbounded());
+    if let Some(records) = given["max_records"].as_u64() {
+        buffer = EagerBufferConfig::max_records(records);
+        if let Some(bytes) = given["max_bytes"].as_u64() {
+            buffer = buffer.with_max_bytes(bytes);
+        }
+    } else if let Some(bytes) = given["max_bytes"].as_u64() {
+        buffer = EagerBufferConfig::max_bytes(bytes);
+    }
+    if given["full"] == "shut_down" {
+        buffer = buffer.shut_down_when_full().into();
+    }
+    buffer = match given.get("logging") {
+        None => buffer,
+        Some(Json::Bool(false)) => buffer.with_logging_disabled(),
+        Some(config) => buffer.with_logging_enabled(topic_config(config)),
+    };
+    let suppressed = Suppressed::until_time_limit(Duration::from_millis(limit), buffer);
+    Ok(match op.get("named") {
+        Some(name) => suppressed.named(json_text(name)),
+        None => suppressed,
+    })
+}
+
+pub(super) fn joined<V: 'static>(json: Option<&Json>) -> Result<Joined<Value, V>, Missing>
+where
+    DynSerde: Serde<V>,
+{
+    let Some(json) = json else { return Ok(Joined::new()) };
+    let joined = with_common!(Joined::<Value, V>::new(), json);
+    let Some(grace) = json.get("grace").and_then(Json::as_i64) else { return Ok(joined) };
+    let grace = u64::try_from(grace)
+        .map_err(|_| Missing("negative grace period, which has no form here".to_owned()))?;
+    Ok(joined.with_grace_period(Duration::from_millis(grace)))
+}
+
+pub(super) fn table_joined(json: Option<&Json>) -> Result<TableJoined<Value, Value>, Missing> {
+    let Some(json) = json else { return Ok(TableJoined::new()) };
+    let mut joined = match name(json) {
+        Some(name) => TableJoined::named(name),
+        None => TableJoined::new(),
+    };
+    if let Some(partition) = one_partition(json, "partitioner")? {
+        joined = joined.with_partitioner(move |_, _, _| partition);
+    }
+    if let Some(partition) = one_partition(json, "other_partitioner")? {
+        joined = joined.with_other_partitioner(move |_, _, _| partition);
+    }
+    Ok(joined)
+}
+
+/// What a partitioner of a foreign-key join answers; `None` for the default.
+fn one_partition(json: &Json, field: &str) -> Result<Option<i32>, Missing> {
+    match json.get(field).map(call) {
+        None | Some(("default", _)) => Ok(None),
+        Some(("to", [partition])) => {
+            let partition = partition.as_i64().and_then(|it| it.try_into().ok());
+            Ok(Some(partition.expect("a partition number")))
+        }
+        _ => Err(Missing(
+            "partitioner of other than one partition, which has no form here".to_owned(),
+        )),
+    }
 }
 
 pub(super) fn grouped<K: 'static, V: 'static>(json: Option<&Json>) -> Result<Grouped<K, V>, Missing>

@@ -44,6 +44,8 @@ pub(super) fn differences_of_error(
     let class = match error {
         DslError::NoPartitions { .. }
         | DslError::WrongWindows { .. }
+        | DslError::GraceWithoutHistory { .. }
+        | DslError::GraceBeyondHistory { .. }
         | DslError::NoSegmentInterval { .. } => "IllegalArgumentException",
         DslError::MissingSerde { .. } => "StreamsException",
         _ => "TopologyException",

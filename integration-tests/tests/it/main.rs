@@ -3,6 +3,7 @@
 mod app;
 mod conformance;
 mod exactly_once;
+mod joins;
 mod nulls;
 mod optimized;
 mod outside;

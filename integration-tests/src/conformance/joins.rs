@@ -1,0 +1,159 @@
+//! Joins of the cases.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+
+use headwater::serde::Serde;
+use serde_json::Value as Json;
+
+use super::build::{Dyn, Made, Stream, Table, named};
+use super::case::{Missing, text as json_text};
+use super::functions::{expression, joiner};
+use super::params::{joined, materialized, table_joined};
+use super::serdes::DynSerde;
+use super::value::Value;
+
+/// Which of both sides are kept without a partner.
+#[derive(Clone, Copy)]
+enum Kind {
+    Inner,
+    Left,
+    Outer,
+}
+
+/// Does something to two sides, of whichever types they are. Windowed keys have no joins yet.
+macro_rules! of_two_types {
+    (($left:ident, $of_left:ident), ($right:ident, $of_right:ident), |$l:ident, $r:ident| $done:expr) => {{
+        let left: &dyn Any = &**$left;
+        let right: &dyn Any = &**$right;
+        let texts =
+            (left.downcast_ref::<$of_left<Value>>(), right.downcast_ref::<$of_right<Value>>());
+        let longs = (left.downcast_ref::<$of_left<i64>>(), right.downcast_ref::<$of_right<i64>>());
+        match (texts, longs) {
+            ((Some($l), Some($r)), _) => $done,
+            ((Some($l), _), (_, Some($r))) => $done,
+            ((_, Some($r)), (Some($l), _)) => $done,
+            (_, (Some($l), Some($r))) => $done,
+            _ => Err(Missing("join by windowed keys".to_owned())),
+        }
+    }};
+}
+
+/// Applies an operator if it is a join.
+pub(super) fn join(made: &BTreeMap<String, Made>, op: &Json) -> Result<Option<Made>, Missing> {
+    let kind = match json_text(&op["op"]) {
+        "join" => Kind::Inner,
+        "left_join" => Kind::Left,
+        "outer_join" => Kind::Outer,
+        _ => return Ok(None),
+    };
+    let side = |field: &str| op.get(field).and_then(|it| made.get(json_text(it)));
+    let unknown = || Missing(format!("operator {}", json_text(&op["op"])));
+    match (side("in"), side("with")) {
+        (Some(Made::Table(left, _)), Some(Made::Table(right, _))) => {
+            of_two_types!((left, Table), (right, Table), |l, r| tables(l, r, kind, op))
+        }
+        (Some(Made::Stream(left)), Some(Made::Table(right, _))) => {
+            of_two_types!((left, Stream), (right, Table), |l, r| {
+                stream_with_table(l, r, kind, op)
+            })
+        }
+        _ => Err(unknown()),
+    }
+    .map(Some)
+}
+
+fn tables<V: Dyn, W: Dyn>(
+    left: &Table<V>,
+    right: &Table<W>,
+    kind: Kind,
+    op: &Json,
+) -> Result<Made, Missing>
+where
+    DynSerde: Serde<V> + Serde<W>,
+{
+    if op.get("foreign_key").is_some() {
+        return by_foreign_key(left, right, kind, op);
+    }
+    let joiner = joiner(&op["joiner"])?;
+    let join =
+        move |l: Option<&V>, r: Option<&W>| V::show(l, |l| W::show(r, |r| joiner(None, l, r)));
+    let table = match (kind, op.get("materialized")) {
+        (Kind::Inner, None) => left.try_join(right, move |l, r| join(Some(l), Some(r))),
+        (Kind::Left, None) => left.try_left_join(right, move |l, r| join(Some(l), r)),
+        (Kind::Outer, None) => left.try_outer_join(right, join),
+        (kind, given) => {
+            let materialized = materialized::<Value, Value>(given)?;
+            match kind {
+                Kind::Inner => left.try_join_materialized(
+                    right,
+                    move |l, r| join(Some(l), Some(r)),
+                    materialized,
+                ),
+                Kind::Left => left.try_left_join_materialized(
+                    right,
+                    move |l, r| join(Some(l), r),
+                    materialized,
+                ),
+                Kind::Outer => left.try_outer_join_materialized(right, join, materialized),
+            }
+        }
+    };
+    Ok(Made::table(named(table, op)))
+}
+
+fn by_foreign_key<V: Dyn, W: Dyn>(
+    left: &Table<V>,
+    right: &Table<W>,
+    kind: Kind,
+    op: &Json,
+) -> Result<Made, Missing>
+where
+    DynSerde: Serde<V> + Serde<W>,
+{
+    let extract = expression(&op["foreign_key"])?;
+    let with_key = op["with_key"] == true;
+    let extractor = move |k: &Value, v: &V| V::show(Some(v), |v| extract(with_key.then_some(k), v));
+    let joiner = joiner(&op["joiner"])?;
+    let join = move |l: &V, r: Option<&W>| V::show(Some(l), |l| W::show(r, |r| joiner(None, l, r)));
+    let joined = table_joined(op.get("table_joined"))?;
+    let materialized = materialized::<Value, Value>(op.get("materialized"))?;
+    Ok(Made::table(match kind {
+        Kind::Inner => left.try_join_on_foreign_key(
+            right,
+            extractor,
+            move |l, r| join(l, Some(r)),
+            joined,
+            materialized,
+        ),
+        Kind::Left => {
+            left.try_left_join_on_foreign_key(right, extractor, join, joined, materialized)
+        }
+        Kind::Outer => return Err(Missing("outer join by foreign key".to_owned())),
+    }))
+}
+
+fn stream_with_table<V: Dyn, W: Dyn>(
+    stream: &Stream<V>,
+    table: &Table<W>,
+    kind: Kind,
+    op: &Json,
+) -> Result<Made, Missing>
+where
+    DynSerde: Serde<V> + Serde<W>,
+{
+    let joiner = joiner(&op["joiner"])?;
+    let with_key = op["with_key"] == true;
+    let join = move |k: Option<&Value>, l: &V, r: Option<&W>| {
+        let k = k.filter(|_| with_key);
+        V::show(Some(l), |l| W::show(r, |r| joiner(k, l, r)))
+    };
+    let joined = joined::<V>(op.get("joined"))?;
+    Ok(Made::stream(match kind {
+        Kind::Inner => {
+            stream.try_join_table_with_key(table, move |k, l, r| join(Some(k), l, Some(r)), joined)
+        }
+        Kind::Left => stream.try_left_join_table_with_key(table, join, joined),
+        Kind::Outer => return Err(Missing("outer join of a stream and a table".to_owned())),
+    }))
+}

@@ -37,6 +37,8 @@ mod documents {
     mod aggregations {}
     #[doc = include_str!("../../docs/book/src/windows.md")]
     mod windows {}
+    #[doc = include_str!("../../docs/book/src/joins.md")]
+    mod joins {}
     #[doc = include_str!("../../docs/book/src/processors.md")]
     mod processors {}
     #[doc = include_str!("../../docs/book/src/failures.md")]

@@ -385,6 +385,9 @@ impl Coordinator {
             }
             self.settle();
         }
+        // An aborted job is gone only when it is joined. Each has the state directory, which must be free
+        // for the next instance when this one is closed.
+        self.jobs.shutdown().await;
     }
 
     fn hear(&mut self, event: Event) {

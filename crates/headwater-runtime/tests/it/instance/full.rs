@@ -172,7 +172,9 @@ fn files_that_cannot_grow_stop_the_instance_with_an_error() {
     let said = String::from_utf8_lossy(&process.stdout).into_owned();
     let error = said.lines().find_map(|line| line.split_once(STOPPED)).map(|(_, error)| error);
     let error = error.unwrap_or_else(|| panic!("it has not stopped by itself: {said}"));
-    assert!(error.contains("cannot write committed state of task 1_"), "{error}");
+    // Mostly that its committed state cannot be written; but a store may also have to write in order to
+    // read, to make room in its memory.
+    assert!(error.contains("task 1_"), "{error}");
     assert!(error.contains("File too large"), "{error}");
     assert!(fs::read_dir(directory.path()).unwrap().next().is_some());
 }

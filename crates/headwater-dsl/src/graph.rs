@@ -416,7 +416,9 @@ impl LogicalGraph {
             self.nodes[node.0].kind,
             LogicalKind::Source(_) | LogicalKind::TableSource(_) | LogicalKind::Repartition(_)
         );
-        if !is_source {
+        if self.nodes[node.0].is_suppression() {
+            // The original forgets the sources of such a table, and so checks nothing of them.
+        } else if !is_source {
             let LogicalNode { parents, partitioned_as, .. } = &self.nodes[node.0];
             for &above in parents.iter().chain(partitioned_as) {
                 self.collect_sources(above, sources);

@@ -33,6 +33,11 @@ pub(crate) struct JoinSide {
 }
 
 impl LogicalNode {
+    /// Whether the node holds updates back.
+    pub(super) fn is_suppression(&self) -> bool {
+        !self.suppress_buffer().is_empty()
+    }
+
     /// The name of the buffer, if the node is a suppression.
     fn suppress_buffer(&self) -> Vec<String> {
         let LogicalKind::Processor(processor) = &self.kind else { return Vec::new() };

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use headwater_runtime::UserError;
-use headwater_topology::{StoreKind, StoreSpec};
+use headwater_topology::{GeneratedNames, StoreKind, StoreSpec};
 
 use super::KStream;
 use super::repartition::{Settings, repartition};
@@ -226,6 +226,10 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             && let Some(shared) = graph.join_repartition(self.node)
         {
             return shared;
+        }
+        if given.is_none() {
+            let repartition_topic = Some(repartition.topic.clone());
+            graph.note_generated(GeneratedNames { repartition_topic, ..GeneratedNames::default() });
         }
         let name = repartition.source_name.clone();
         let node = graph.add(&[self.node], name, LogicalKind::Repartition(repartition));

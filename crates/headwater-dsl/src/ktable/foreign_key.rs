@@ -278,6 +278,7 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
             Some(name) => name.clone(),
             None => graph.names.store_name(OUTPUT),
         };
+        graph.note_generated(materialized.generated_names(&store));
         let kept = Kept {
             store: store.clone(),
             key: materialized.key.clone(),

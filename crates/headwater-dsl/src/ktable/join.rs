@@ -279,9 +279,12 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
         }
         let materialized =
             materialized.map(|it| it.checked(&mut graph).or_serdes(self.key_serde.as_ref(), None));
-        let store = materialized.as_ref().map(|it| match &it.name {
-            Some(name) => name.clone(),
-            None => graph.names.store_name(MERGE),
+        let store = materialized.as_ref().map(|it| {
+            it.name.clone().unwrap_or_else(|| {
+                let store = graph.names.store_name(MERGE);
+                graph.note_generated(it.generated_names(&store));
+                store
+            })
         });
         let name = graph.names.processor_name(MERGE);
         graph.copartition(&[self.node, other.node]);

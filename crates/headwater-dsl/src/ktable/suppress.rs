@@ -1,6 +1,6 @@
 //! Tables whose updates are held back.
 
-use headwater_topology::{StoreKind, StoreSpec};
+use headwater_topology::{GeneratedNames, StoreKind, StoreSpec};
 
 use super::KTable;
 use crate::error::DslError;
@@ -45,10 +45,16 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
         let graph = &mut *self.graph.borrow_mut();
         let given = graph.valid_name(name.as_deref());
         // The original takes numbers only where it generates names.
+        let generated = given.is_none();
         let (name, store) = match given {
             Some(name) => (name.clone(), format!("{name}-store")),
             None => (graph.names.processor_name(SUPPRESS), graph.names.store_name(SUPPRESS)),
         };
+        if generated && buffer.logging.is_some() {
+            // The original takes no offence at the name of the store itself.
+            let changelog_topic = Some(format!("{store}-changelog"));
+            graph.note_generated(GeneratedNames { changelog_topic, ..GeneratedNames::default() });
+        }
         if graph.is_versioned(self.node) {
             graph.note(DslError::SuppressOfVersioned);
         }

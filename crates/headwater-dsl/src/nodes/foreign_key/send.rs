@@ -141,13 +141,11 @@ where
         is_other: bool,
         common: Common<'_>,
     ) -> Result<(), StepError> {
-        if change.old.is_none() && change.new.is_none() {
-            return Ok(());
+        if change.new.is_some() && new.is_none() {
+            cx.null_record(self.index, NullPart::Key)?;
         }
         match (old, new) {
-            (None, None) => {
-                cx.null_record(self.index, NullPart::Key)?;
-            }
+            (None, None) => {}
             (None, Some(_)) => {
                 let instruction = Instruction::PropagateOnlyIfFkValAvailable;
                 self.forward(cx, common, new, instruction)?;

@@ -23,6 +23,7 @@ mod processors;
 mod run;
 mod serdes;
 mod structure;
+mod subscriptions;
 mod summary;
 mod transformers;
 mod value;

@@ -15,6 +15,7 @@ use serde_json::{Value as Json, json};
 use super::build::Built;
 use super::case::{Case, Missing, text};
 use super::serdes::DynSerde;
+use super::subscriptions;
 use super::value::{Value, hex};
 
 /// The contents of the stores that the case looks at.
@@ -34,6 +35,8 @@ pub(super) fn stores(
         };
         let contents = if unseen {
             expected.clone()
+        } else if subscriptions::are_in(built, name) {
+            subscriptions::contents(driver, name)
         } else {
             Store::find(case, built, name)?.contents(driver)
         };

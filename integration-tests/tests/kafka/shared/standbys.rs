@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use headwater::broker::TopicPartition;
+use headwater::broker::{Clock, SystemClock, TopicPartition};
 use headwater::{Headwater, Instance, InstanceState, RestoreListener, StreamsConfig, TaskRole};
 use integration_tests::Job;
 
@@ -45,7 +45,8 @@ async fn start(counting: &Counting, directory: &Path, restored: &Arc<Restored>) 
 
 /// Waits until each instance has so many active tasks and standbys with state, all at the end.
 async fn settle(instances: &[&Instance], expected: &[(usize, usize)]) -> Duration {
-    let began = Instant::now();
+    let clock = SystemClock::new();
+    let began = clock.monotonic();
     let copies = |instance: &Instance, role| {
         let tasks = instance.tasks_with_role(role);
         tasks.iter().filter(|task| task.subtopology.0 == 1).count()
@@ -68,7 +69,7 @@ async fn settle(instances: &[&Instance], expected: &[(usize, usize)]) -> Duratio
     let in_time = tokio::time::timeout(LIMIT, settled).await;
     let tasks: Vec<_> = instances.iter().map(|it| (it.state(), it.tasks())).collect();
     assert!(in_time.is_ok(), "not {expected:?} but {tasks:?}");
-    began.elapsed()
+    clock.monotonic().saturating_sub(began)
 }
 
 async fn all_counted(counting: &Counting) {

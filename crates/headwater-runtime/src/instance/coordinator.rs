@@ -2,9 +2,11 @@
 //! tells the group, the restore loop, the fetcher and the threads what to do. It never waits for any
 //! of them.
 
+mod entry;
 mod follow_side;
 mod group_side;
 mod leader_side;
+mod loops;
 mod task_side;
 mod thread_side;
 mod timers;
@@ -13,12 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use headwater_broker::{Grant, TopicPartition, WriterOptions};
+use headwater_broker::{Grant, TopicPartition};
 use headwater_changelog::{
-    FollowCommand, FollowNews, FollowProgress, RestoreCommand, RestoreEnd, RestoreOptions,
-    RestorePartition, StoreStep, restore,
+    FollowCommand, FollowNews, FollowProgress, RestoreCommand, RestoreEnd, StoreStep,
 };
-use headwater_store::TaskStorage;
 use headwater_topology::TaskId;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -26,9 +26,9 @@ use tokio::task::JoinSet;
 use super::close::GroupMembership;
 use super::committer::CommitterEvent;
 use super::error::InstanceError;
-use super::fetcher::{FetchCommand, FetchFailure, FetchLimits, Fetcher};
+use super::fetcher::{FetchCommand, FetchFailure};
 use super::group::{GroupCommand, GroupNews};
-use super::life_cycle::{LifeCycle, Role, Stage, TaskEvent};
+use super::life_cycle::{Role, Stage, TaskEvent};
 use super::opener::OpenedTask;
 use super::purge::PurgeSchedule;
 use super::shared::Shared;
@@ -37,10 +37,11 @@ use super::thread::Execution;
 use super::uncaught::{Hooks, UncaughtReaction};
 use super::waits::Waits;
 use crate::facts::StandingShare;
-use crate::process::OffsetReset;
-use crate::query::{LocalStore, LocalTask, LocalTasks};
-use crate::task::{InputStart, StorePlace, TaskState, TaskWatch};
+use crate::query::{LocalTask, LocalTasks};
+use crate::task::{TaskState, TaskWatch};
+use entry::TaskEntry;
 use leader_side::{Ends, Leading};
+use loops::{start_fetcher, start_follower, start_restorer};
 use task_side::send;
 use thread_side::ThreadHandle;
 
@@ -122,67 +123,6 @@ enum Event {
     Cleaned(Vec<TaskId>),
     /// The transactions of these ids are ended, or end by themselves.
     Fenced(BTreeSet<String>),
-}
-
-/// A task of this instance: where it stands, and what it holds there.
-#[derive(Debug)]
-struct TaskEntry {
-    thread: usize,
-    life: LifeCycle,
-    /// Between opening and running.
-    startable: Option<Startable>,
-    /// Where its stores are in their storages, while they are open.
-    places: Vec<StorePlace>,
-    /// While it follows.
-    progress: Option<Arc<FollowProgress>>,
-    /// While they are neither with the restore loop nor on the thread.
-    stores: Stores,
-    watch: Arc<TaskWatch>,
-    /// While they are open.
-    local_stores: Arc<[LocalStore]>,
-    /// Of a task with changelogs.
-    renewal: Option<Renewal>,
-}
-
-/// An idle task commits from time to time all the same, so that its stores do not seem to be older
-/// than tombstones are kept.
-#[derive(Clone, Copy, Debug)]
-struct Renewal {
-    interval: Duration,
-    /// Monotonic time.
-    due: Duration,
-}
-
-impl Renewal {
-    fn new(tombstone_retention: Duration, now: Duration) -> Self {
-        let interval = (tombstone_retention / 3).max(MIN_RENEWAL);
-        Self { interval, due: now.saturating_add(interval) }
-    }
-
-    /// The stores have just been found complete.
-    fn renew(&mut self, now: Duration) {
-        self.due = now.saturating_add(self.interval);
-    }
-}
-
-const MIN_RENEWAL: Duration = Duration::from_secs(1);
-
-/// The open stores of a task.
-#[derive(Debug, Default)]
-enum Stores {
-    #[default]
-    Elsewhere,
-    /// With their positions: before they run.
-    Step(StoreStep),
-    /// After they ran.
-    Storages(Vec<Box<dyn TaskStorage>>),
-}
-
-/// What a task needs besides its stores.
-#[derive(Debug)]
-struct Startable {
-    inputs: Vec<(InputStart, OffsetReset)>,
-    changelogs: Vec<RestorePartition>,
 }
 
 /// Whether and why the instance comes to its end.
@@ -295,7 +235,7 @@ impl Coordinator {
         let mut jobs = JoinSet::new();
         let fetcher = start_fetcher(&shared, &mut jobs, fetch_failures);
         let restorer = start_restorer(&shared, &mut jobs, &hooks, restored);
-        let follower = follow_side::start_follower(&shared, &mut jobs, &hooks, followed);
+        let follower = start_follower(&shared, &mut jobs, &hooks, followed);
         let now = shared.clock.monotonic();
         let purge_interval = Duration::from_millis(shared.config.repartition_purge_interval_ms);
         let cleaning = Duration::from_millis(shared.config.state_cleanup_delay_ms);
@@ -596,58 +536,4 @@ impl Coordinator {
             listener(next, old);
         }
     }
-}
-
-fn start_fetcher(
-    shared: &Shared,
-    jobs: &mut JoinSet<()>,
-    failures: mpsc::UnboundedSender<FetchFailure>,
-) -> mpsc::UnboundedSender<FetchCommand> {
-    let config = &shared.config;
-    let bytes = |setting: u64| usize::try_from(setting).unwrap_or(usize::MAX);
-    let fetcher = Fetcher {
-        broker: Arc::clone(&shared.broker),
-        clock: Arc::clone(&shared.clock),
-        blocking: Arc::clone(&shared.blocking),
-        limits: FetchLimits {
-            buffer_bytes: bytes(config.input_buffer_max_bytes),
-            partition_fetch_bytes: bytes(config.max_partition_fetch_bytes),
-            fetch_bytes: bytes(config.fetch_max_bytes),
-            max_wait: Duration::from_millis(config.fetch_max_wait_ms),
-            left_out_max: Duration::from_millis(config.poll_ms),
-            pause: Duration::from_millis(config.fetch_pause_ms),
-            isolation: config.isolation(),
-        },
-        failures,
-    };
-    let (commands, told) = mpsc::unbounded_channel();
-    jobs.spawn(fetcher.run(told));
-    commands
-}
-
-/// Bytes of one fetch of the restore loop, and of what may wait to be applied for one task.
-const RESTORE_FETCH_BYTES: usize = 16 * 1024 * 1024;
-
-fn start_restorer(
-    shared: &Shared,
-    jobs: &mut JoinSet<()>,
-    hooks: &Hooks,
-    ended: mpsc::UnboundedSender<RestoreEnd<TaskId, StoreStep>>,
-) -> mpsc::UnboundedSender<RestoreCommand<TaskId, StoreStep>> {
-    let options = RestoreOptions {
-        isolation: shared.config.isolation(),
-        fetch_bytes: RESTORE_FETCH_BYTES,
-        pending_bytes: RESTORE_FETCH_BYTES,
-        give_up_after: Duration::from_millis(shared.config.task_timeout_ms),
-        clock: Arc::clone(&shared.clock),
-        blocking: Arc::clone(&shared.blocking),
-        listener: Arc::clone(&hooks.restore),
-    };
-    let (commands, told) = mpsc::unbounded_channel();
-    jobs.spawn(restore(shared.broker.reader(), told, ended, options));
-    commands
-}
-
-fn writer_options(shared: &Shared) -> WriterOptions {
-    WriterOptions { delivery_timeout: Duration::from_millis(shared.config.delivery_timeout_ms) }
 }

@@ -1,35 +1,30 @@
 //! What a node may do while a record passes through it.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_broker::{TopicName, TopicPartition};
+use headwater_broker::TopicName;
 use headwater_records::{Header, Record, partition_for_key};
-use headwater_store::{
-    CacheFlush, Direction, KeyRange, KeyValueRef, Layout, OverlayCursor, StoreError,
-};
+use headwater_store::{Direction, KeyRange, KeyValueRef, Layout, OverlayCursor, StoreError};
 use headwater_topology::TaskId;
 use smallvec::SmallVec;
 
-use crate::process::store::{RecordContext, TaskStore};
+use crate::process::store::TaskStore;
 use crate::process::{
-    CachedUpdate, DropReason, ExceptionHandler, Failure, FailureKind, FirstPunctuation, Headers,
-    NodeIndex, NullError, NullPart, NullRecords, ProcessorSlot, PunctuationToken, PunctuationType,
-    RawRecord, Reaction, RecordPosition, SinkSlot, StoreSlot, TaskError, TaskProcessor, UserError,
-    dead_letter_headers,
+    FirstPunctuation, Headers, ProcessorSlot, PunctuationToken, PunctuationType, RawRecord,
+    SinkSlot, StoreSlot, TaskError, TaskProcessor,
 };
 use crate::task::TaskCore;
 use crate::worker::{AppendError, Partitioning, ThreadCore, TopicIndex};
 
+mod cache;
 mod contexts;
+mod failures;
 mod segmented;
 mod stores;
 
 pub use segmented::SegmentedEntry;
 pub use stores::{StoredEntry, StoredVersion};
-
-use segmented::LeavingChange;
 
 pub(crate) use segmented::Segments;
 
@@ -210,167 +205,10 @@ impl Cx<'_> {
         entries.map_err(|error| self.store_error(slot, error))
     }
 
-    /// Forwards all waiting changes of a cached store, as a commit does.
-    pub(crate) fn flush(&mut self, slot: StoreSlot) -> Result<(), TaskError> {
-        let store = &mut self.task.stores[slot.index()];
-        let Some(cache) = &mut store.cache else { return Ok(()) };
-        let before = store.overlay.cache_bytes();
-        let mut flush = std::mem::take(&mut cache.flush);
-        let taken = store.overlay.take_unforwarded(&mut flush);
-        cache.benefit.note_committed(flush.len());
-        self.thread.cache_bytes += store.overlay.cache_bytes();
-        self.thread.cache_bytes -= before;
-        let result = taken
-            .map_err(|error| self.store_error(slot, error))
-            .and_then(|()| self.forward_changes(slot, &flush));
-        self.keep_flush(slot, flush);
-        result
-    }
-
-    /// Reading makes an entry part of the cache, which can push another one out; so the value is
-    /// copied first.
-    pub(super) fn get_cached(
-        &mut self,
-        slot: StoreSlot,
-        key: &[u8],
-    ) -> Result<Option<&[u8]>, TaskError> {
-        let mut value = std::mem::take(&mut self.thread.value);
-        value.clear();
-        let store = &mut self.task.stores[slot.index()];
-        let before = store.overlay.cache_bytes();
-        let found =
-            store.overlay.get(key).map(|found| found.map(|bytes| value.extend_from_slice(bytes)));
-        self.thread.cache_bytes += store.overlay.cache_bytes();
-        self.thread.cache_bytes -= before;
-        let found = found.map_err(|error| self.store_error(slot, error))?;
-        self.evict(slot)?;
-        self.thread.value = value;
-        Ok(found.map(|()| self.thread.value.as_slice()))
-    }
-
-    pub(super) fn put_cached(
-        &mut self,
-        slot: StoreSlot,
-        key: &[u8],
-        value: Option<&[u8]>,
-        timestamp: i64,
-    ) -> Result<(), TaskError> {
-        self.write_cached(slot, timestamp, |store, context| {
-            store.put(key, value, timestamp, context);
-        })
-    }
-
-    /// Writes to a cached store; `write` is given the context that the update is kept with.
-    pub(super) fn write_cached(
-        &mut self,
-        slot: StoreSlot,
-        timestamp: i64,
-        write: impl FnOnce(&mut TaskStore, &dyn Fn() -> RecordContext),
-    ) -> Result<(), TaskError> {
-        let origin = self.origin;
-        let task = &mut *self.task;
-        let store = &mut task.stores[slot.index()];
-        let before = store.overlay.cache_bytes();
-        let headers = &task.headers;
-        write(store, &|| RecordContext {
-            topic_partition: origin.topic.map(|topic| (topic.clone(), origin.partition)),
-            offset: origin.offset,
-            timestamp,
-            headers: headers.clone(),
-        });
-        self.thread.cache_bytes += store.overlay.cache_bytes();
-        self.thread.cache_bytes -= before;
-        if let Some(cache) = &mut store.cache {
-            cache.benefit.note_put();
-        }
-        self.evict(slot)
-    }
-
     #[cold]
     pub(super) fn log_error(&self, slot: StoreSlot, error: AppendError) -> TaskError {
         let changelog = self.task.stores[slot.index()].changelog.as_ref();
         self.append_error(changelog.map(|changelog| changelog.topic), error)
-    }
-
-    /// Pushes the oldest entries of a store out of the record cache while the thread has too many,
-    /// and all of them while the cache stands aside.
-    fn evict(&mut self, slot: StoreSlot) -> Result<(), TaskError> {
-        loop {
-            let store = &mut self.task.stores[slot.index()];
-            let Some(cache) = &mut store.cache else { return Ok(()) };
-            let before = store.overlay.cache_bytes();
-            let is_empty_enough = self.thread.cache_bytes <= self.thread.cache_bytes_max;
-            if is_empty_enough && (before == 0 || !cache.benefit.is_aside()) {
-                return Ok(());
-            }
-            let mut flush = std::mem::take(&mut cache.flush);
-            let evicted = store.overlay.evict_oldest(&mut flush);
-            cache.benefit.note_evicted(flush.len());
-            self.thread.cache_bytes += store.overlay.cache_bytes();
-            self.thread.cache_bytes -= before;
-            let result = evicted
-                .map_err(|error| self.store_error(slot, error))
-                .and_then(|found| self.forward_changes(slot, &flush).map(|()| found));
-            self.keep_flush(slot, flush);
-            if !result? {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Logs changes and hands them to the store's listener, each with the context of its last
-    /// update.
-    fn forward_changes(
-        &mut self,
-        slot: StoreSlot,
-        flush: &CacheFlush<RecordContext>,
-    ) -> Result<(), TaskError> {
-        if flush.is_empty() {
-            return Ok(());
-        }
-        let store = &self.task.stores[slot.index()];
-        let layout = store.layout;
-        let listener = store.cache.as_ref().and_then(|cache| cache.listener.clone());
-        let headers = std::mem::take(&mut self.task.headers);
-        let result = flush.iter().try_for_each(|change| {
-            let context = change.context;
-            let new = change.new.map(|stored| layout.split(stored));
-            let Some(LeavingChange { key, old }) = self.leave_cache(slot, &change) else {
-                return Ok(());
-            };
-            let old = old.map(|stored| layout.split(stored).value);
-            // The time of a result can be later than that of the record that changed it.
-            let stored_time = new.and_then(|new| new.timestamp);
-            let timestamp = stored_time.unwrap_or(context.timestamp);
-            self.log_change(slot, (key, new), timestamp, &context.headers)?;
-            let new = new.map(|new| new.value);
-            let Some(listener) = &listener else { return Ok(()) };
-            self.task.headers.clone_from(&context.headers);
-            let mut cx = Cx {
-                task: &mut *self.task,
-                thread: &mut *self.thread,
-                origin: Origin {
-                    topic: context.topic_partition.as_ref().map(|(topic, _)| topic),
-                    partition: context
-                        .topic_partition
-                        .as_ref()
-                        .map_or(-1, |(_, partition)| *partition),
-                    offset: context.offset,
-                    timestamp: context.timestamp,
-                    raw: None,
-                },
-            };
-            listener.forward(&mut cx, CachedUpdate { key, new, old, timestamp })
-        });
-        self.task.headers = headers;
-        result
-    }
-
-    fn keep_flush(&mut self, slot: StoreSlot, mut flush: CacheFlush<RecordContext>) {
-        flush.clear();
-        if let Some(cache) = &mut self.task.stores[slot.index()].cache {
-            cache.flush = flush;
-        }
     }
 
     #[cold]
@@ -542,148 +380,6 @@ impl Cx<'_> {
         let mut processor = self.task.program.processors[slot.index()].supplier.get();
         processor.init(self, slot)?;
         Ok(processor)
-    }
-}
-
-/// # Failures and drops
-impl Cx<'_> {
-    /// Says which node runs now, so that a panic or a hang can be told by name.
-    #[inline]
-    pub fn enter(&mut self, node: NodeIndex) {
-        self.task.watch.enter(node);
-    }
-
-    /// Counts a record that ends at `node`.
-    #[cold]
-    pub fn dropped(&mut self, node: NodeIndex, reason: DropReason) {
-        self.task.watch.count_drop(node, reason);
-        tracing::debug!(
-            task = %self.task.id,
-            node = &*self.task.program.nodes[node.index()],
-            offset = self.origin.offset,
-            %reason,
-            "record dropped"
-        );
-    }
-
-    /// Ends a record that is null where `node` has no form for it: counted, or a failure of
-    /// processing, as the settings have it ([`NullRecords`]). `Ok` means to go on without it.
-    ///
-    /// # Errors
-    /// [`TaskError::Record`] when it is to fail, and the handler says so too.
-    #[cold]
-    pub fn null_record(&mut self, node: NodeIndex, part: NullPart) -> Result<(), TaskError> {
-        match self.thread.null_records {
-            NullRecords::Drop => {
-                self.dropped(node, part.reason());
-                Ok(())
-            }
-            NullRecords::Fail => {
-                let error = Box::new(NullError { part });
-                self.handle_failure(node, FailureKind::Processing, error, part.reason())
-            }
-        }
-    }
-
-    /// User code failed at `node`: asks the handler. `Ok` means to go on without this record.
-    ///
-    /// # Errors
-    /// [`TaskError::Record`] when the handler says to fail.
-    #[cold]
-    pub fn failed(
-        &mut self,
-        node: NodeIndex,
-        kind: FailureKind,
-        error: UserError,
-    ) -> Result<(), TaskError> {
-        let reason = match kind {
-            FailureKind::Deserialization => DropReason::Deserialization,
-            FailureKind::Processing => DropReason::Processing,
-            FailureKind::Production => DropReason::Production,
-        };
-        self.handle_failure(node, kind, error, reason)
-    }
-
-    fn handle_failure(
-        &mut self,
-        node: NodeIndex,
-        kind: FailureKind,
-        error: UserError,
-        reason: DropReason,
-    ) -> Result<(), TaskError> {
-        let position = self.position();
-        let reaction = self.ask_handler(node, kind, position.as_ref(), &*error);
-        match reaction {
-            Reaction::Fail => {
-                return Err(TaskError::Record {
-                    kind,
-                    task: self.task.id,
-                    node: Arc::clone(&self.task.program.nodes[node.index()]),
-                    position,
-                    source: Arc::from(error),
-                });
-            }
-            Reaction::Continue => {}
-            Reaction::DeadLetter(topic) => self.send_dead_letter(&topic, &*error)?,
-        }
-        self.task.watch.count_drop(node, reason);
-        Ok(())
-    }
-
-    /// The input record; `None` in a punctuation.
-    pub(crate) fn position(&self) -> Option<RecordPosition> {
-        let topic = self.origin.topic?.clone();
-        Some(RecordPosition {
-            topic_partition: TopicPartition::new(topic, self.origin.partition),
-            offset: self.origin.offset,
-        })
-    }
-
-    fn ask_handler(
-        &self,
-        node: NodeIndex,
-        kind: FailureKind,
-        position: Option<&RecordPosition>,
-        error: &(dyn Error + Send + Sync + 'static),
-    ) -> Reaction {
-        let handler: &dyn ExceptionHandler = self.thread.handlers.of(kind);
-        handler.handle(&Failure {
-            kind,
-            task: self.task.id,
-            node: &self.task.program.nodes[node.index()],
-            position,
-            raw_key: self.origin.raw.and_then(|raw| raw.key),
-            raw_value: self.origin.raw.and_then(|raw| raw.value),
-            headers: &self.task.headers,
-            timestamp: self.origin.timestamp,
-            error,
-        })
-    }
-
-    /// The input record goes to the dead-letter topic as it came, with its origin in headers
-    /// (KIP-1034).
-    fn send_dead_letter(
-        &mut self,
-        topic: &TopicName,
-        error: &(dyn Error + 'static),
-    ) -> Result<(), TaskError> {
-        let Some(partitions) = self.thread.partition_counts.get(topic).copied() else {
-            return Err(TaskError::UnknownDeadLetterTopic { topic: topic.clone() });
-        };
-        let index = self.thread.outputs.topic(topic, partitions);
-        let position = self.position();
-        let headers = dead_letter_headers(&self.task.headers, error, position.as_ref());
-        let headers = borrow_headers(&headers);
-        let record = Record {
-            timestamp: self.origin.timestamp,
-            key: self.origin.raw.and_then(|raw| raw.key),
-            value: self.origin.raw.and_then(|raw| raw.value),
-            headers: &headers,
-        };
-        match self.thread.outputs.append(index, Partitioning::Default, record) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.append_error(Some(index), error)),
-        }
     }
 }
 

@@ -7,59 +7,20 @@ use std::time::Duration;
 
 use headwater_broker::TopicPartition;
 use headwater_changelog::{
-    ChangelogError, FollowCommand, FollowEnd, FollowNews, FollowOptions, FollowPartition,
-    FollowProgress, FollowTarget, StoreStep, SuspendReason, follow,
+    ChangelogError, FollowCommand, FollowEnd, FollowNews, FollowPartition, FollowProgress,
+    FollowTarget, StoreStep, SuspendReason,
 };
 use headwater_topology::TaskId;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
+use super::entry::{Stores, TaskEntry};
 use super::task_side::send;
-use super::{Coordinator, Event, Plan, RESTORE_FETCH_BYTES, Stores, TaskEntry};
+use super::{Coordinator, Event, Plan};
 use crate::instance::error::InstanceError;
 use crate::instance::life_cycle::{Stage, TaskEvent};
-use crate::instance::shared::Shared;
-use crate::instance::uncaught::Hooks;
 use crate::instance::waits::{Reached, Rejoin};
-
-/// Bytes of one task that wait to be applied; then it is not fetched further.
-const PENDING_BYTES: usize = 4 * 1024 * 1024;
-
-/// Tasks whose changes are applied at the same time, so that standbys do not take the disk away
-/// from what is restored or committed.
-const APPLYING_MAX: usize = 4;
-
-/// How long a fetch of changelogs waits for news.
-const MAX_WAIT: Duration = Duration::from_millis(500);
-
-/// At least so long between two fetches while all standbys are at the end.
-const PACE: Duration = Duration::from_millis(50);
 
 /// Time between two looks at how far source topics that double as changelogs were processed.
 const LIMITS_INTERVAL: Duration = Duration::from_secs(5);
-
-pub(super) fn start_follower(
-    shared: &Shared,
-    jobs: &mut JoinSet<()>,
-    hooks: &Hooks,
-    news: mpsc::UnboundedSender<FollowNews<TaskId, StoreStep>>,
-) -> mpsc::UnboundedSender<FollowCommand<TaskId, StoreStep>> {
-    let options = FollowOptions {
-        isolation: shared.config.isolation(),
-        fetch_bytes: RESTORE_FETCH_BYTES,
-        pending_bytes: PENDING_BYTES,
-        applying_max: APPLYING_MAX,
-        max_wait: MAX_WAIT,
-        pace: PACE,
-        acceptable_lag: shared.config.acceptable_recovery_lag,
-        clock: Arc::clone(&shared.clock),
-        blocking: Arc::clone(&shared.blocking),
-        listener: Arc::clone(&hooks.standby),
-    };
-    let (commands, told) = mpsc::unbounded_channel();
-    jobs.spawn(follow(shared.broker.reader(), told, news, options));
-    commands
-}
 
 impl Coordinator {
     pub(super) fn follow_changelogs(&mut self, task: TaskId) {

@@ -11,8 +11,9 @@ use headwater_changelog::{
 use headwater_store::{StoreError, TaskStorage};
 use headwater_topology::TaskId;
 
+use super::entry::{Renewal, Startable, Stores, TaskEntry};
 use super::follow_side::standby_failed;
-use super::{Coordinator, Ending, Event, Renewal, Startable, Stores, TaskEntry};
+use super::{Coordinator, Ending, Event};
 use crate::instance::committer::{CommitterCommand, FollowedChangelog, leader_epochs};
 use crate::instance::error::InstanceError;
 use crate::instance::fetcher::{FetchCommand, FetchFailure, FetchInput};

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_broker::WriterOptions;
 use headwater_topology::TaskId;
 use tokio::sync::mpsc;
 
+use super::entry::TaskEntry;
 use super::task_side::send;
-use super::{Coordinator, Event, Member, TaskEntry, writer_options};
+use super::{Coordinator, Event, Member};
 use crate::instance::committer::{CommitFailure, Committer, CommitterCommand, CommitterEvent};
 use crate::instance::error::InstanceError;
 use crate::instance::fetcher::FetchCommand;
@@ -67,7 +69,9 @@ impl Coordinator {
             broker: Arc::clone(&shared.broker),
             clock: Arc::clone(&shared.clock),
             blocking: Arc::clone(&shared.blocking),
-            writer_options: writer_options(shared),
+            writer_options: WriterOptions {
+                delivery_timeout: Duration::from_millis(shared.config.delivery_timeout_ms),
+            },
             transactions: shared.transactions(thread),
             task_timeout: Duration::from_millis(shared.config.task_timeout_ms),
             told_bytes: worker_config.unacknowledged_bytes_max / 8,

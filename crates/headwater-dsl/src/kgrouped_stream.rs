@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use headwater_runtime::UserError;
 
+use headwater_store::serde::Long;
 use headwater_topology::GeneratedNames;
 
 use crate::builder::own_or_inherited;
@@ -74,12 +75,7 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedStream<K, V, N> {
     /// # Ok::<(), headwater_dsl::DslError>(())
     /// ```
     pub fn count(&self, materialized: Materialized<K, i64>) -> KTable<K, i64, N> {
-        if materialized.given && materialized.name.is_none() {
-            // The original took a name for the store twice once, and has kept doing so.
-            self.graph.borrow_mut().names.store_name(AGGREGATE);
-        }
-        let long = codec(headwater_store::serde::Long);
-        let materialized = materialized.or_serdes(self.key_serde.as_ref(), Some(&long));
+        let materialized = self.of_count(materialized);
         self.add(AGGREGATE, materialized, |kept| {
             aggregate::<K, V, i64, _, _>(
                 kept,
@@ -91,6 +87,15 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedStream<K, V, N> {
                 },
             )
         })
+    }
+
+    /// What a count is kept in, in windows or not.
+    pub(crate) fn of_count(&self, materialized: Materialized<K, i64>) -> Materialized<K, i64> {
+        if materialized.given && materialized.name.is_none() {
+            // The original took a name for the store twice once, and has kept doing so.
+            self.graph.borrow_mut().names.store_name(AGGREGATE);
+        }
+        materialized.or_serdes(self.key_serde.as_ref(), Some(&codec(Long)))
     }
 
     /// Combines the values of each key: the first as it is, each further one with the result so far,

@@ -11,7 +11,6 @@ use super::windowed::{FoundWindow, KeptWindows, WindowAggregation, WindowKey, Wi
 use super::{NewValue, StepError, with_buffer};
 use crate::edge::{Edge, Node};
 use crate::nullity::Nullity;
-use crate::params::EmitStrategy;
 use crate::record::Record;
 use crate::wiring::WireInner;
 
@@ -180,17 +179,9 @@ where
 
     /// Emits what has been closed since the last time. Both ends belong to a session.
     fn emit(&self, cx: &mut Cx<'_>, close_time: i64) -> Result<(), StepError> {
-        let table = &self.table;
-        if table.emit != EmitStrategy::OnWindowClose || !cx.may_emit(table.times) {
-            return Ok(());
-        }
-        let emitted = cx.times(table.times).emitted;
-        let (from, to) = (emitted.max(0), close_time.saturating_sub(1));
-        if (emitted >= 0 && emitted >= close_time) || to < from {
-            return Ok(());
-        }
-        table.emit_closed(cx, (from, to))?;
-        cx.times(table.times).emitted = close_time;
-        Ok(())
+        self.table.emit(cx, close_time, |emitted| {
+            let (from, to) = (emitted.max(0), close_time.saturating_sub(1));
+            (to >= from).then_some((from, to))
+        })
     }
 }

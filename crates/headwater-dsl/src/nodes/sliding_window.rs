@@ -15,7 +15,6 @@ use super::windowed::{FoundWindow, KeptWindows, WindowAggregation, WindowKey, Wi
 use super::{NewValue, StepError, with_buffer};
 use crate::edge::{Edge, Node};
 use crate::nullity::Nullity;
-use crate::params::EmitStrategy;
 use crate::record::Record;
 use crate::wiring::WireInner;
 
@@ -294,18 +293,9 @@ where
 
     /// Emits what has been closed since the last time. Both ends belong to a window.
     fn emit(&self, cx: &mut Cx<'_>, close_time: i64) -> Result<(), StepError> {
-        let table = &self.table;
-        if table.emit != EmitStrategy::OnWindowClose || !cx.may_emit(table.times) {
-            return Ok(());
-        }
-        let emitted = cx.times(table.times).emitted;
-        let to = close_time - self.difference_ms - 1;
-        if (emitted >= 0 && emitted >= close_time) || to < 0 {
-            return Ok(());
-        }
-        let from = if emitted < 0 { 0 } else { (emitted - self.difference_ms).max(0) };
-        table.emit_closed(cx, (from, to))?;
-        cx.times(table.times).emitted = close_time;
-        Ok(())
+        self.table.emit(cx, close_time, |emitted| {
+            let to = close_time - self.difference_ms - 1;
+            (to >= 0).then_some(((emitted - self.difference_ms).max(0), to))
+        })
     }
 }

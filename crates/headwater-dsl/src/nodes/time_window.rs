@@ -10,7 +10,6 @@ use super::windowed::{KeptWindows, WindowAggregation, WindowKey, WindowTable};
 use super::{NewValue, StepError, with_buffer};
 use crate::edge::{Edge, Node};
 use crate::nullity::Nullity;
-use crate::params::EmitStrategy;
 use crate::record::Record;
 use crate::wiring::WireInner;
 
@@ -175,22 +174,12 @@ where
 
     /// Emits what has been closed since the last time.
     fn emit(&self, cx: &mut Cx<'_>, close_time: i64) -> Result<(), StepError> {
-        let Self { table, spans, .. } = self;
-        if table.emit != EmitStrategy::OnWindowClose || !cx.may_emit(table.times) {
-            return Ok(());
-        }
-        let emitted = cx.times(table.times).emitted;
-        let to = close_time.saturating_sub(spans.size_ms());
-        if (emitted >= 0 && emitted >= close_time) || to < 0 {
-            return Ok(());
-        }
-        let from = if emitted < 0 { 0 } else { (emitted - spans.size_ms()).max(0) + 1 };
-        let nothing_new = emitted >= 0 && spans.starts(to).eq(spans.starts(from - 1));
-        if nothing_new {
-            return Ok(());
-        }
-        table.emit_closed(cx, (from, to))?;
-        cx.times(table.times).emitted = close_time;
-        Ok(())
+        let spans = self.spans;
+        self.table.emit(cx, close_time, |emitted| {
+            let to = close_time.saturating_sub(spans.size_ms());
+            let from = if emitted < 0 { 0 } else { (emitted - spans.size_ms()).max(0) + 1 };
+            let nothing_new = emitted >= 0 && spans.starts(to).eq(spans.starts(from - 1));
+            (to >= 0 && !nothing_new).then_some((from, to))
+        })
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct WindowTable<K, A> {
     slot: StoreSlot,
     options: SegmentedOptions,
     size_ms: i64,
-    pub(super) emit: EmitStrategy,
+    emit: EmitStrategy,
     key: Codec<K>,
     value: Codec<A>,
     pub(super) sends_old: bool,
@@ -277,12 +277,29 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
         Ok(self.value.deserialize(Payload::new(&found.value))?)
     }
 
-    /// Sends the results of windows on whose times are from `from` to `to`, by time (feature row D31).
-    pub(super) fn emit_closed(
+    /// Sends on what has been closed since the last time, when that is due. `spans` is told up to when windows were
+    /// closed the last time, −1 before the first, and answers the first and last time of those to be sent.
+    pub(super) fn emit(
         &self,
         cx: &mut Cx<'_>,
-        (from, to): (i64, i64),
+        close_time: i64,
+        spans: impl FnOnce(i64) -> Option<(i64, i64)>,
     ) -> Result<(), StepError> {
+        if self.emit != EmitStrategy::OnWindowClose || !cx.may_emit(self.times) {
+            return Ok(());
+        }
+        let emitted = cx.times(self.times).emitted;
+        if emitted >= 0 && emitted >= close_time {
+            return Ok(());
+        }
+        let Some(span) = spans(emitted) else { return Ok(()) };
+        self.emit_closed(cx, span)?;
+        cx.times(self.times).emitted = close_time;
+        Ok(())
+    }
+
+    /// Sends the results of windows on whose times are from `from` to `to`, by time (feature row D31).
+    fn emit_closed(&self, cx: &mut Cx<'_>, (from, to): (i64, i64)) -> Result<(), StepError> {
         let mut cursor = cx.index_by_time(self.slot, from, to);
         let (mut key, mut stored_key) = (cx.take_buffer(), cx.take_buffer());
         let result = loop {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use headwater_runtime::UserError;
-use headwater_store::serde::{Long, Windowed};
+use headwater_store::serde::Windowed;
 
 use super::time::{computed, reduced};
 use super::{Shape, WindowKind};
@@ -14,7 +14,6 @@ use crate::ktable::KTable;
 use crate::nodes::{Merge, NewValue, SessionSpans, WindowAggregation, aggregate_sessions};
 use crate::nullity::{Nullable, Nullity, Present, wrap};
 use crate::params::{EmitStrategy, Materialized, SessionWindows};
-use crate::serdes::codec;
 
 /// A grouped stream in sessions; see
 /// [`KGroupedStream::windowed_by`](crate::KGroupedStream::windowed_by).
@@ -38,14 +37,9 @@ impl<K: 'static, V: 'static, N: Nullity> SessionWindowedKStream<K, V, N> {
 
     /// Counts the records of each key and session, null values included.
     pub fn count(&self, materialized: Materialized<K, i64>) -> KTable<Windowed<K>, i64, N> {
-        let (graph, key_serde) = self.group.shared();
-        if materialized.given && materialized.name.is_none() {
-            graph.borrow_mut().names.store_name(AGGREGATE);
-        }
-        let materialized = materialized.or_serdes(key_serde.as_ref(), Some(&codec(Long)));
         self.add::<i64, Nullable, _, _>(
             AGGREGATE,
-            materialized,
+            self.group.of_count(materialized),
             || Ok(Some(0)),
             computed::<K, V, i64, Nullable, _>(|_, _, count| {
                 Ok(Some(count.unwrap_or(0).wrapping_add(1)))

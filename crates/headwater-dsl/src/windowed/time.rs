@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use headwater_runtime::UserError;
-use headwater_store::serde::{Long, Windowed};
+use headwater_store::serde::Windowed;
 
 use super::{Shape, WindowKind};
 use crate::cogrouped::{CogroupedKStream, TimeWindowedCogroupedKStream};
@@ -19,7 +19,6 @@ use crate::nullity::{Nullable, Nullity, Present, wrap};
 use crate::params::{
     EmitStrategy, Materialized, SlidingWindows, TimeWindows, UnlimitedWindows, wrong,
 };
-use crate::serdes::codec;
 use crate::wiring::WireInner;
 
 /// A grouped stream in windows of time; see
@@ -55,14 +54,9 @@ impl<K: 'static, V: 'static, N: Nullity> TimeWindowedKStream<K, V, N> {
 
     /// Counts the records of each key and window, null values included; sliding windows drop those.
     pub fn count(&self, materialized: Materialized<K, i64>) -> KTable<Windowed<K>, i64, N> {
-        let (graph, key_serde) = self.group.shared();
-        if materialized.given && materialized.name.is_none() {
-            graph.borrow_mut().names.store_name(AGGREGATE);
-        }
-        let materialized = materialized.or_serdes(key_serde.as_ref(), Some(&codec(Long)));
         self.add::<i64, Nullable, _, _>(
             AGGREGATE,
-            materialized,
+            self.group.of_count(materialized),
             || Ok(Some(0)),
             computed::<K, V, i64, Nullable, _>(|_, _, count| {
                 Ok(Some(count.unwrap_or(0).wrapping_add(1)))

@@ -1,6 +1,5 @@
 //! What a node may do while a record passes through it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_broker::TopicName;
@@ -9,7 +8,7 @@ use headwater_store::{Direction, KeyRange, KeyValueRef, Layout, OverlayCursor, S
 use headwater_topology::TaskId;
 use smallvec::SmallVec;
 
-use crate::process::store::TaskStore;
+use crate::process::store::{TaskStore, unreadable};
 use crate::process::{
     FirstPunctuation, Headers, ProcessorSlot, PunctuationToken, PunctuationType, RawRecord,
     SinkSlot, StoreSlot, TaskError, TaskProcessor,
@@ -128,11 +127,7 @@ impl Cx<'_> {
         }
         let task = self.task.id;
         let TaskStore { name, overlay, .. } = &mut self.task.stores[slot.index()];
-        overlay.get(key).map_err(|error| TaskError::Store {
-            task,
-            store: Arc::clone(name),
-            source: Arc::new(error),
-        })
+        overlay.get(key).map_err(|error| unreadable(task, name, error))
     }
 
     /// Gives a key a new value, without timestamp, or deletes it; changes are logged with
@@ -189,11 +184,7 @@ impl Cx<'_> {
     ) -> Result<Option<KeyValueRef<'c>>, TaskError> {
         let task = self.task.id;
         let TaskStore { name, overlay, .. } = &mut self.task.stores[cursor.store.index()];
-        overlay.next(&mut cursor.cursor).map_err(|error| TaskError::Store {
-            task,
-            store: Arc::clone(name),
-            source: Arc::new(error),
-        })
+        overlay.next(&mut cursor.cursor).map_err(|error| unreadable(task, name, error))
     }
 
     /// About how many entries a store has.
@@ -213,8 +204,7 @@ impl Cx<'_> {
 
     #[cold]
     pub(super) fn store_error(&self, slot: StoreSlot, error: StoreError) -> TaskError {
-        let store = Arc::clone(&self.task.stores[slot.index()].name);
-        TaskError::Store { task: self.task.id, store, source: Arc::new(error) }
+        unreadable(self.task.id, &self.task.stores[slot.index()].name, error)
     }
 }
 

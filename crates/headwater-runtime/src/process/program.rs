@@ -109,7 +109,7 @@ pub trait TaskProcessor: Any + Send {
     /// An error of user code fails the task.
     fn init(&mut self, cx: &mut Cx<'_>, slot: ProcessorSlot) -> Result<(), TaskError>;
 
-    /// A punctuation is due.
+    /// A punctuation is due. Who schedules none needs none.
     ///
     /// # Errors
     /// As for [`SourceNode::process`].
@@ -118,7 +118,10 @@ pub trait TaskProcessor: Any + Send {
         cx: &mut Cx<'_>,
         token: PunctuationToken,
         timestamp: i64,
-    ) -> Result<(), TaskError>;
+    ) -> Result<(), TaskError> {
+        let _: (&Cx<'_>, PunctuationToken, i64) = (cx, token, timestamp);
+        Ok(())
+    }
 
     /// A commit begins: the place to log what was put off until now. Caches have been flushed.
     ///

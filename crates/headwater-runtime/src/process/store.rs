@@ -6,12 +6,13 @@ use std::sync::Arc;
 use headwater_broker::{TopicName, TopicPartition};
 use headwater_records::Record;
 use headwater_store::{
-    CacheContext, CacheFlush, Layout, LruLayout, Overlay, VersionedLayout, push_timestamped,
+    CacheContext, CacheFlush, Layout, LruLayout, Overlay, StoreError, VersionedLayout,
+    push_timestamped,
 };
-use headwater_topology::{StoreKind, StoreSpec};
+use headwater_topology::{StoreKind, StoreSpec, TaskId};
 
 use crate::process::cache_benefit::CacheBenefit;
-use crate::process::{FlushListener, Headers, Segments};
+use crate::process::{FlushListener, Headers, Segments, TaskError};
 use crate::worker::{Outputs, Partitioning, TopicIndex};
 
 /// The record that caused a cached update, kept until the update is forwarded.
@@ -179,6 +180,12 @@ impl TaskStore {
         };
         changelog.append(outputs, record)
     }
+}
+
+/// A store that its backend cannot read or write.
+#[cold]
+pub(crate) fn unreadable(task: TaskId, store: &Arc<str>, error: StoreError) -> TaskError {
+    TaskError::Store { task, store: Arc::clone(store), source: Arc::new(error) }
 }
 
 /// How a value without headers begins.

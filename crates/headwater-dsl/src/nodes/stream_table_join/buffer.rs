@@ -8,8 +8,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use headwater_runtime::{
-    Cx, ProcessorSlot, ProcessorSupplier, PunctuationToken, StoreCursor, StoreSlot, TaskError,
-    TaskProcessor, UserError,
+    Cx, ProcessorSlot, ProcessorSupplier, StoreCursor, StoreSlot, TaskError, TaskProcessor,
+    UserError,
 };
 use headwater_store::serde::Payload;
 use headwater_store::{BufferedValue, Direction, KeyRange};
@@ -191,15 +191,6 @@ impl TaskProcessor for State {
             let time = time.map_or(-1, |time| i64::from_be_bytes(*time));
             self.observed_time = self.observed_time.max(time);
         }
-        Ok(())
-    }
-
-    fn punctuate(
-        &mut self,
-        _cx: &mut Cx<'_>,
-        _token: PunctuationToken,
-        _timestamp: i64,
-    ) -> Result<(), TaskError> {
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_runtime::{
-    Cx, ProcessorSlot, ProcessorSupplier, PunctuationToken, StoreSlot, TaskError, TaskProcessor,
+    Cx, ProcessorSlot, ProcessorSupplier, StoreSlot, TaskError, TaskProcessor,
 };
 use headwater_store::{BufferedValue, Direction, KeyRange};
 
@@ -94,15 +94,6 @@ impl TaskProcessor for State {
             let Ok(value) = BufferedValue::read(value) else { continue };
             self.note(value.buffer_time, key, value.resident_bytes());
         }
-        Ok(())
-    }
-
-    fn punctuate(
-        &mut self,
-        _cx: &mut Cx<'_>,
-        _token: PunctuationToken,
-        _timestamp: i64,
-    ) -> Result<(), TaskError> {
         Ok(())
     }
 

@@ -1,14 +1,12 @@
 //! Stores whose entries are more than a key and a value: with headers, of limited size, with history.
 
-use std::sync::Arc;
-
 use headwater_records::{Header, Record};
 use headwater_store::{
     Layout, StoreError, StoredValue, VersionedPut, VersionedRecord, push_headers, read_headers,
 };
 
 use super::{Cx, StoreCursor, borrow_headers};
-use crate::process::store::{Keeper, RecordContext, TaskStore};
+use crate::process::store::{Keeper, RecordContext, TaskStore, unreadable};
 use crate::process::{DropReason, Headers, StoreSlot, TaskError};
 
 /// A key and its value, taken out of the store's layout.
@@ -123,11 +121,7 @@ impl Cx<'_> {
         let task = self.task.id;
         let TaskStore { name, overlay, keeper, .. } = &mut self.task.stores[slot.index()];
         let Keeper::Versioned(layout) = keeper else { unreachable!("{NOT_VERSIONED}") };
-        layout.get_as_of(overlay, key, as_of).map_err(|error| TaskError::Store {
-            task,
-            store: Arc::clone(name),
-            source: Arc::new(error),
-        })
+        layout.get_as_of(overlay, key, as_of).map_err(|error| unreadable(task, name, error))
     }
 
     /// Whether the store has a history.
@@ -156,11 +150,7 @@ impl Cx<'_> {
             Keeper::Lru(lru) => lru.get(overlay, key),
             Keeper::Versioned(layout) => layout.get_stored(overlay, key),
         };
-        found.map_err(|error| TaskError::Store {
-            task,
-            store: Arc::clone(name),
-            source: Arc::new(error),
-        })
+        found.map_err(|error| unreadable(task, name, error))
     }
 
     /// Writes a store that is cached, or that is more than single entries.

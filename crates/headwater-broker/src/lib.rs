@@ -16,6 +16,7 @@ mod error;
 mod group;
 mod names;
 mod offsets;
+mod open_transaction;
 mod reader;
 pub mod simple;
 mod topics;
@@ -32,6 +33,7 @@ pub use offsets::{
     CommittedOffset, EpochEnd, EpochQuery, Isolation, ListedOffset, OffsetCommit, OffsetQuery,
     OffsetSpec, Offsets,
 };
+pub use open_transaction::OpenTransaction;
 pub use reader::{
     AbortedTransaction, FetchPartition, FetchRequest, FetchedData, FetchedPartition, LogReader,
 };

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
-use futures_util::future::Shared as SharedFuture;
 use headwater_broker::{
-    Acknowledgement, BrokerError, Grant, LogWriter, NextStep, OffsetCommit, ProduceBatch,
-    TransactionalOptions, TransactionalWriter, WriterOptions,
+    Acknowledgement, BrokerError, Grant, LogWriter, NextStep, OffsetCommit, OpenTransaction,
+    ProduceBatch, TransactionalOptions, TransactionalWriter, WriterOptions,
 };
 use headwater_records::ControlKind;
 use tokio::time::Instant;
@@ -31,11 +29,7 @@ pub(crate) struct EmbeddedTransactionalWriter {
     options: TransactionalOptions,
     producer: Producer,
     inner: EmbeddedWriter,
-    /// What was sent since the last commit or abort.
-    sent: Vec<SharedFuture<Acknowledgement>>,
-    has_offsets: bool,
-    /// The outcome of a commit is not known, so nothing can be done but abort.
-    in_doubt: bool,
+    open: OpenTransaction,
 }
 
 impl EmbeddedTransactionalWriter {
@@ -52,20 +46,8 @@ impl EmbeddedTransactionalWriter {
         };
         let (seat, producer) = shared.faults.call(CallKind::InitProducerId, [id], asking).await?;
         let inner = start(&shared, &seat, producer, &options);
-        Ok(Self {
-            shared,
-            seat,
-            options,
-            producer,
-            inner,
-            sent: Vec::new(),
-            has_offsets: false,
-            in_doubt: false,
-        })
-    }
-
-    fn is_empty(&self) -> bool {
-        self.sent.is_empty() && !self.has_offsets && !self.in_doubt
+        let open = OpenTransaction::new(id);
+        Ok(Self { shared, seat, options, producer, inner, open })
     }
 
     /// Makes a call until it is answered, or until `delivery_timeout` is over.
@@ -93,30 +75,9 @@ impl EmbeddedTransactionalWriter {
         }
     }
 
-    /// Waits for everything that was sent.
-    async fn acknowledged(&self) -> Result<(), BrokerError> {
-        let abortable = |why: String| BrokerError::TransactionAbortable {
-            transactional_id: self.options.transactional_id.clone(),
-            why,
-        };
-        if self.in_doubt {
-            return Err(abortable("the outcome of its commit is not known".to_owned()));
-        }
-        for sent in &self.sent {
-            match sent.clone().await {
-                Ok(_) => {}
-                Err(error @ BrokerError::ProducerFenced { .. }) => return Err(error),
-                Err(error) => return Err(abortable(error.to_string())),
-            }
-        }
-        Ok(())
-    }
-
     fn begin_anew(&mut self, producer: Producer) {
         self.producer = producer;
-        self.sent.clear();
-        self.has_offsets = false;
-        self.in_doubt = false;
+        self.open.ended();
     }
 }
 
@@ -133,9 +94,7 @@ fn start(
 
 impl LogWriter for EmbeddedTransactionalWriter {
     fn send(&mut self, batch: ProduceBatch) -> Acknowledgement {
-        let acknowledgement = self.inner.send(batch).shared();
-        self.sent.push(acknowledgement.clone());
-        Box::pin(acknowledgement)
+        self.open.sent(self.inner.send(batch))
     }
 }
 
@@ -149,17 +108,16 @@ impl TransactionalWriter for EmbeddedTransactionalWriter {
         if offsets.is_empty() {
             return Ok(());
         }
-        self.has_offsets = true;
+        self.open.offsets_added();
         let add = || async { self.shared.add_offsets(&self.seat, self.producer, grant, offsets) };
         self.ask(CallKind::TxnOffsetCommit, grant.group.as_str(), add).await
     }
 
     async fn commit(&mut self) -> Result<(), BrokerError> {
-        if self.is_empty() {
+        if self.open.is_empty() {
             return Ok(());
         }
-        self.acknowledged().await?;
-        self.in_doubt = true;
+        self.open.before_commit().await?;
         let kind = ControlKind::Commit;
         let end = || async { self.shared.end_transaction(&self.seat, self.producer, kind) };
         let next = self.ask(CallKind::EndTxn, self.seat.id(), end).await?;
@@ -169,7 +127,7 @@ impl TransactionalWriter for EmbeddedTransactionalWriter {
     }
 
     async fn abort(&mut self) -> Result<(), BrokerError> {
-        if self.is_empty() {
+        if self.open.is_empty() {
             return Ok(());
         }
         let (expected, timeout) = (Some(self.producer), self.options.transaction_timeout);

@@ -3,10 +3,8 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
-use futures_util::future::Shared;
 use headwater_broker::{
-    Acknowledgement, BrokerError, Grant, LogWriter, OffsetCommit, ProduceBatch,
+    Acknowledgement, BrokerError, Grant, LogWriter, OffsetCommit, OpenTransaction, ProduceBatch,
     TransactionalOptions, TransactionalWriter,
 };
 
@@ -23,11 +21,7 @@ pub(crate) struct KafkaTransactionalWriter {
     transactions: Transactions,
     producer: Producer,
     inner: KafkaWriter,
-    /// What was sent since the last commit or abort.
-    sent: Vec<Shared<Acknowledgement>>,
-    has_offsets: bool,
-    /// The outcome of a commit is not known, so nothing can be done but abort.
-    in_doubt: bool,
+    open: OpenTransaction,
 }
 
 impl KafkaTransactionalWriter {
@@ -46,54 +40,22 @@ impl KafkaTransactionalWriter {
             Transactions::new(client.clone(), transactional_id, protocol, *transaction_timeout);
         let producer = transactions.init(None).await?;
         let inner = start(&client, producer, &transactions, &options);
-        Ok(Self {
-            client,
-            options,
-            transactions,
-            producer,
-            inner,
-            sent: Vec::new(),
-            has_offsets: false,
-            in_doubt: false,
-        })
-    }
-
-    fn is_empty(&self) -> bool {
-        self.sent.is_empty() && !self.has_offsets && !self.in_doubt
-    }
-
-    fn abortable(&self, why: String) -> BrokerError {
-        let transactional_id = self.options.transactional_id.clone();
-        BrokerError::TransactionAbortable { transactional_id, why }
-    }
-
-    /// Waits for everything that was sent.
-    async fn acknowledged(&self) -> Result<(), BrokerError> {
-        if self.in_doubt {
-            return Err(self.abortable("the outcome of its commit is not known".to_owned()));
-        }
-        for sent in &self.sent {
-            match sent.clone().await {
-                Ok(_) => {}
-                Err(error @ BrokerError::ProducerFenced { .. }) => return Err(error),
-                Err(error) => return Err(self.abortable(error.to_string())),
-            }
-        }
-        Ok(())
+        let open = OpenTransaction::new(transactional_id);
+        Ok(Self { client, options, transactions, producer, inner, open })
     }
 
     fn begin_anew(&mut self, producer: Producer) {
         self.producer = producer;
-        self.sent.clear();
-        self.has_offsets = false;
-        self.in_doubt = false;
+        self.open.ended();
     }
 
     /// Aborts at the coordinator, and gives the producer of the next transaction.
     async fn aborted(&self) -> Result<Producer, BrokerError> {
         let ended = match self.transactions.end(self.producer, false).await {
             // Nothing of it has got to the coordinator.
-            Err(BrokerError::InvalidTransaction { .. }) if !self.in_doubt => self.producer,
+            Err(BrokerError::InvalidTransaction { .. }) if !self.open.is_in_doubt() => {
+                self.producer
+            }
             ended => ended?,
         };
         // In the first protocol, so that a batch that comes late is refused (KIP-360).
@@ -113,9 +75,7 @@ fn start(
 
 impl LogWriter for KafkaTransactionalWriter {
     fn send(&mut self, batch: ProduceBatch) -> Acknowledgement {
-        let acknowledgement = self.inner.send(batch).shared();
-        self.sent.push(acknowledgement.clone());
-        Box::pin(acknowledgement)
+        self.open.sent(self.inner.send(batch))
     }
 }
 
@@ -129,16 +89,15 @@ impl TransactionalWriter for KafkaTransactionalWriter {
         if offsets.is_empty() {
             return Ok(());
         }
-        self.has_offsets = true;
+        self.open.offsets_added();
         self.transactions.add_offsets(self.producer, grant, offsets).await
     }
 
     async fn commit(&mut self) -> Result<(), BrokerError> {
-        if self.is_empty() {
+        if self.open.is_empty() {
             return Ok(());
         }
-        self.acknowledged().await?;
-        self.in_doubt = true;
+        self.open.before_commit().await?;
         let next = self.transactions.end(self.producer, true).await?;
         self.begin_anew(next);
         self.inner.begin_transaction(next);
@@ -146,7 +105,7 @@ impl TransactionalWriter for KafkaTransactionalWriter {
     }
 
     async fn abort(&mut self) -> Result<(), BrokerError> {
-        if self.is_empty() {
+        if self.open.is_empty() {
             return Ok(());
         }
         // Whatever it would still send, the coordinator would take for another transaction.

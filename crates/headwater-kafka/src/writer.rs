@@ -19,7 +19,7 @@ use std::time::Duration;
 use headwater_broker::{Acknowledgement, BrokerError, LogWriter, ProduceBatch, WriterOptions};
 use kafka_protocol::messages::{InitProducerIdRequest, ProducerId};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 use crate::call::{Client, Destination};
 use crate::codes::About;
@@ -34,7 +34,7 @@ pub(crate) use transactional::KafkaTransactionalWriter;
 pub(crate) struct KafkaWriter {
     producer: Producer,
     jobs: mpsc::UnboundedSender<Job>,
-    task: AbortHandle,
+    task: JoinHandle<()>,
 }
 
 impl KafkaWriter {
@@ -59,13 +59,18 @@ impl KafkaWriter {
     ) -> Self {
         let (jobs, incoming) = mpsc::unbounded_channel();
         let sender = Sender::new(client, producer, transactions, delivery_timeout);
-        let task = tokio::spawn(sender.run(incoming)).abort_handle();
+        let task = tokio::spawn(sender.run(incoming));
         Self { producer, jobs, task }
     }
 
-    /// Sends nothing any more. What is on its way fails with [`BrokerError::Closed`].
-    fn stop(&self) {
-        self.task.abort();
+    /// Sends nothing any more, and ends when what is on its way has been answered, or has not within
+    /// its time-out. What has not been acknowledged fails with [`BrokerError::Closed`].
+    async fn stop(&mut self) {
+        // Without the task nothing is on its way.
+        drop(self.jobs.send(Job::Stop));
+        if !self.task.is_finished() {
+            drop((&mut self.task).await);
+        }
     }
 
     /// What is sent from now on is of another transaction, by this producer. Nothing is on its way.

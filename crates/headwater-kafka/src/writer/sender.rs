@@ -47,6 +47,8 @@ pub(super) enum Job {
     Batch { topic_partition: TopicPartition, batch: Pending },
     /// A transaction is over, and nothing of it on its way; the next is this producer's.
     BeginTransaction(Producer),
+    /// Nothing more is to be sent; the task ends once what is on its way has been answered.
+    Stop,
 }
 
 /// A batch with the one who waits for it.
@@ -94,6 +96,8 @@ pub(super) struct Sender {
     added: BTreeSet<usize>,
     /// The coordinator is being told of partitions.
     adding: bool,
+    /// Nothing more is to be sent.
+    stopped: bool,
     delivery_timeout: Duration,
     lanes: Vec<Lane<Pending>>,
     by_partition: HashMap<TopicPartition, usize>,
@@ -141,6 +145,7 @@ impl Sender {
             transactions,
             added: BTreeSet::new(),
             adding: false,
+            stopped: false,
             delivery_timeout,
             lanes: Vec::new(),
             by_partition: HashMap::new(),
@@ -152,6 +157,7 @@ impl Sender {
         }
     }
 
+    /// Works until [`Job::Stop`], or until nobody can send any more.
     pub(super) async fn run(mut self, mut incoming: mpsc::UnboundedReceiver<Job>) {
         let mut jobs = Vec::with_capacity(JOBS);
         let mut looked_at = Instant::now();
@@ -184,6 +190,9 @@ impl Sender {
             while let Ok(job) = incoming.try_recv() {
                 self.take_job(job);
             }
+            if self.stopped {
+                return self.see_off().await;
+            }
             looked_at = Instant::now();
             self.send(looked_at);
         }
@@ -193,6 +202,10 @@ impl Sender {
         let (topic_partition, batch) = match job {
             Job::Batch { topic_partition, batch } => (topic_partition, batch),
             Job::BeginTransaction(producer) => return self.begin_transaction(producer),
+            Job::Stop => {
+                self.stopped = true;
+                return;
+            }
         };
         let index = self.lane_of(&topic_partition);
         let lane = &mut self.lanes[index];
@@ -203,6 +216,21 @@ impl Sender {
         let records = (count, batch.batch.max_timestamp());
         lane.push(Instant::now(), self.clock.wall_ms(), batch, records);
         self.busy.insert(index);
+    }
+
+    /// Sends nothing more, and waits for the answers to what can change a transaction: what gets to
+    /// a broker after its end would begin the next one.
+    async fn see_off(mut self) {
+        while self.adding || self.nodes.values().any(|node| node.in_flight > 0) {
+            match self.under_way.next().await {
+                Some(Happened::Answered { node, .. }) => {
+                    self.nodes.entry(node).or_default().in_flight -= 1;
+                }
+                Some(Happened::PartitionsAdded { .. }) => self.adding = false,
+                Some(_) => {}
+                None => return,
+            }
+        }
     }
 
     fn begin_transaction(&mut self, producer: Producer) {

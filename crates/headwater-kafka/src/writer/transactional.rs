@@ -109,7 +109,7 @@ impl TransactionalWriter for KafkaTransactionalWriter {
             return Ok(());
         }
         // Whatever it would still send, the coordinator would take for another transaction.
-        self.inner.stop();
+        self.inner.stop().await;
         let next = self.aborted().await?;
         self.begin_anew(next);
         self.inner = start(&self.client, next, &self.transactions, &self.options);

@@ -11,13 +11,11 @@ use headwater_kafka::Kafka;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::consumer_protocol_assignment::TopicPartition as Assigned;
 use kafka_protocol::messages::describe_groups_response::DescribedGroup;
-use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::join_group_response::JoinGroupResponseMember;
 use kafka_protocol::messages::{
-    ApiKey, BrokerId, ConsumerProtocolAssignment, ConsumerProtocolSubscription,
-    DescribeGroupsRequest, DescribeGroupsResponse, FindCoordinatorRequest, FindCoordinatorResponse,
-    HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest,
-    LeaveGroupResponse, SyncGroupRequest, SyncGroupResponse,
+    ApiKey, ConsumerProtocolAssignment, ConsumerProtocolSubscription, DescribeGroupsRequest,
+    DescribeGroupsResponse, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest,
+    JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, SyncGroupRequest, SyncGroupResponse,
 };
 use kafka_protocol::protocol::{Decodable, StrBytes};
 use proptest::prelude::*;
@@ -28,22 +26,11 @@ const ID: StrBytes = StrBytes::from_static_str("member-1");
 
 /// A coordinator of a group of one, but for what the script says.
 async fn coordinator(script: impl Fn(&Asked) -> Option<Reply> + Send + Sync + 'static) -> Peer {
-    Peer::start_told(move |asked, port| script(asked).or_else(|| as_a_coordinator(asked, port)))
-        .await
+    Peer::start(move |asked| script(asked).or_else(|| as_a_coordinator(asked))).await
 }
 
-fn as_a_coordinator(asked: &Asked, port: u16) -> Option<Reply> {
+fn as_a_coordinator(asked: &Asked) -> Option<Reply> {
     match asked.key {
-        ApiKey::FindCoordinator => {
-            let request = asked.request::<FindCoordinatorRequest>();
-            let (here, port) = (StrBytes::from_static_str("127.0.0.1"), i32::from(port));
-            let found = request.coordinator_keys.into_iter().map(|key| {
-                let found = Coordinator::default().with_key(key).with_node_id(BrokerId(1));
-                found.with_host(here.clone()).with_port(port)
-            });
-            let body = FindCoordinatorResponse::default().with_coordinators(found.collect());
-            Some(asked.answer::<FindCoordinatorRequest>(&body))
-        }
         ApiKey::JoinGroup => Some(asked.answer::<JoinGroupRequest>(&joined(asked))),
         ApiKey::SyncGroup => {
             let request = asked.request::<SyncGroupRequest>();
@@ -231,8 +218,8 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let key = if join { ApiKey::JoinGroup } else { ApiKey::SyncGroup };
-            let peer = Peer::start_told(move |asked, port| {
-                let reply = as_a_coordinator(asked, port)?;
+            let peer = Peer::start(move |asked| {
+                let reply = as_a_coordinator(asked)?;
                 let Reply::Answer(answer) = reply else { return Some(reply) };
                 let mut answer = answer.to_vec();
                 if asked.key == key {

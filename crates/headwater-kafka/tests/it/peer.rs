@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use headwater_kafka::{Address, KafkaOptions};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
+use kafka_protocol::messages::find_coordinator_response::Coordinator;
 use kafka_protocol::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsTopicResponse,
 };
@@ -13,8 +14,9 @@ use kafka_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsRequest, ApiVersionsResponse, BrokerId, ListOffsetsRequest,
-    ListOffsetsResponse, MetadataRequest, MetadataResponse, RequestHeader, ResponseHeader,
+    ApiKey, ApiVersionsRequest, ApiVersionsResponse, BrokerId, FindCoordinatorRequest,
+    FindCoordinatorResponse, ListOffsetsRequest, ListOffsetsResponse, MetadataRequest,
+    MetadataResponse, RequestHeader, ResponseHeader,
 };
 use kafka_protocol::protocol::{
     Decodable, Encodable, HeaderVersion, Request, StrBytes, VersionRange,
@@ -207,6 +209,17 @@ fn as_a_broker(asked: &Asked, port: u16) -> Option<Reply> {
                 .collect();
             let body = one_node(port, asked.version, &names);
             Some(asked.answer::<MetadataRequest>(&body))
+        }
+        // It is the coordinator of everything.
+        ApiKey::FindCoordinator => {
+            let request = asked.request::<FindCoordinatorRequest>();
+            let (here, port) = (StrBytes::from_static_str("127.0.0.1"), i32::from(port));
+            let found = request.coordinator_keys.into_iter().map(|key| {
+                let found = Coordinator::default().with_key(key).with_node_id(BrokerId(1));
+                found.with_host(here.clone()).with_port(port)
+            });
+            let body = FindCoordinatorResponse::default().with_coordinators(found.collect());
+            Some(asked.answer::<FindCoordinatorRequest>(&body))
         }
         // Every log begins at 0, and all its records are of now.
         ApiKey::ListOffsets => {

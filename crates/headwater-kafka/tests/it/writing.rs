@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use headwater_broker::{
     Acknowledgement, Appended, Broker, BrokerError, Clock, LogWriter, ProduceBatch, SystemClock,
-    TopicPartition, WriterOptions,
+    TopicPartition, TransactionalOptions, WriterOptions,
 };
 use headwater_kafka::Kafka;
 use headwater_records::{BatchBuilder, Batches, Compression, Record, set_base_offset};
@@ -20,11 +20,14 @@ use kafka_protocol::messages::describe_configs_response::{
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use kafka_protocol::messages::{
-    ApiKey, DescribeConfigsRequest, DescribeConfigsResponse, FetchRequest, FetchResponse,
+    AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, ApiKey, DescribeConfigsRequest,
+    DescribeConfigsResponse, EndTxnRequest, EndTxnResponse, FetchRequest, FetchResponse,
     InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse, ProducerId,
 };
 use kafka_protocol::protocol::StrBytes;
 use proptest::prelude::*;
+
+use tokio::sync::watch;
 
 use crate::peer::{Asked, Peer, Reply};
 
@@ -319,4 +322,49 @@ proptest! {
             }
         });
     }
+}
+
+/// What gets to the coordinator after the end of a transaction would begin the next one, so nothing
+/// is ended while anything is on its way.
+#[tokio::test]
+async fn an_abort_waits_for_what_the_coordinator_is_being_told() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (added, mut is_added) = watch::channel(());
+    let log = Arc::clone(&asked);
+    let peer = Peer::start(move |asked| {
+        let mut log = log.lock().unwrap();
+        match asked.key {
+            ApiKey::InitProducerId => Some(producer_id(asked)),
+            ApiKey::AddPartitionsToTxn => {
+                log.push(asked.key);
+                added.send_replace(());
+                // The first answer is lost.
+                let is_first = log.len() == 1;
+                let body = AddPartitionsToTxnResponse::default();
+                let answer = asked.answer::<AddPartitionsToTxnRequest>(&body);
+                Some(if is_first { Reply::Silence } else { answer })
+            }
+            ApiKey::EndTxn => {
+                log.push(asked.key);
+                Some(asked.answer::<EndTxnRequest>(&EndTxnResponse::default()))
+            }
+            _ => None,
+        }
+    })
+    .await;
+    let mut options = peer.options();
+    options.request_timeout = Duration::from_millis(200);
+    let kafka = Kafka::connect(options).await.unwrap();
+    let options = TransactionalOptions {
+        transactional_id: "id".to_owned(),
+        transaction_timeout: PLENTY,
+        delivery_timeout: PLENTY,
+    };
+    let mut writer = kafka.transactional_writer(options).await.unwrap();
+    let acknowledgement = send(&mut *writer, 0, 1);
+    is_added.changed().await.unwrap();
+    writer.abort().await.unwrap();
+    acknowledgement.await.unwrap_err();
+    let expected = [ApiKey::AddPartitionsToTxn, ApiKey::AddPartitionsToTxn, ApiKey::EndTxn];
+    assert_eq!(*asked.lock().unwrap(), expected);
 }

@@ -109,6 +109,9 @@ impl Default for WorkerConfig {
     }
 }
 
+/// So many complete batches are handed over together, unless the thread is idle before.
+const BATCHES_AT_ONCE: usize = 4;
+
 /// What a thread does after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -358,11 +361,14 @@ impl Worker {
         self.unacknowledged_bytes >= self.config.unacknowledged_bytes_max
     }
 
-    /// Hands complete batches over; with nothing else to do also the incomplete ones, so that an
-    /// idle thread holds no record back.
+    /// Hands complete batches over, several at a time, because whoever takes them is woken for each
+    /// hand-over and sends what it is given; with nothing else to do also the incomplete ones, so that
+    /// an idle thread holds no record back.
     fn hand_over(&mut self, idle: bool) {
         if idle {
             self.thread.outputs.complete_all();
+        } else if self.thread.outputs.ready_len() < BATCHES_AT_ONCE {
+            return;
         }
         for batch in self.thread.outputs.take_ready() {
             produce(&mut self.messages, &mut self.unacknowledged_bytes, batch);

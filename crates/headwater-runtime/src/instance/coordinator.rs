@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use super::close::GroupMembership;
 use super::committer::CommitterEvent;
 use super::error::InstanceError;
-use super::fetcher::{FetchCommand, FetchFailure};
+use super::fetcher::{FetchCommand, FetchFailure, Released};
 use super::group::{GroupCommand, GroupNews};
 use super::life_cycle::{Role, Stage, TaskEvent};
 use super::opener::OpenedTask;
@@ -170,6 +170,7 @@ pub(super) struct Coordinator {
     group: mpsc::UnboundedSender<GroupCommand>,
     group_news: mpsc::UnboundedReceiver<GroupNews>,
     fetcher: mpsc::UnboundedSender<FetchCommand>,
+    released: Arc<Released>,
     restorer: mpsc::UnboundedSender<RestoreCommand<TaskId, StoreStep>>,
     follower: mpsc::UnboundedSender<FollowCommand<TaskId, StoreStep>>,
     grants: watch::Sender<Option<Grant>>,
@@ -233,7 +234,8 @@ impl Coordinator {
         let (followed, hear_followed) = mpsc::unbounded_channel();
         let (fetch_failures, hear_fetch_failures) = mpsc::unbounded_channel();
         let mut jobs = JoinSet::new();
-        let fetcher = start_fetcher(&shared, &mut jobs, fetch_failures);
+        let released = Arc::default();
+        let fetcher = start_fetcher(&shared, &mut jobs, &released, fetch_failures);
         let restorer = start_restorer(&shared, &mut jobs, &hooks, restored);
         let follower = start_follower(&shared, &mut jobs, &hooks, followed);
         let now = shared.clock.monotonic();
@@ -254,6 +256,7 @@ impl Coordinator {
             group,
             group_news,
             fetcher,
+            released,
             restorer,
             follower,
             grants: watch::Sender::new(None),

@@ -1,6 +1,7 @@
 //! The fetcher of an instance: one reader for the inputs of all its tasks.
 
 mod positions;
+mod released;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use crate::process::OffsetReset;
 use crate::worker::{FetchedInput, ToWorker};
 use positions::{Brought, Decoded, Positions, decode};
 
+pub(super) use released::Released;
+
 /// What a fetch brought for a partition, and the offset it was asked for.
 type Fetched = (TopicPartition, i64, FetchedData);
 type DecodeResult = Result<Decoded, RecordsError>;
@@ -31,8 +34,8 @@ pub(super) enum FetchCommand {
     Add(FetchInput),
     /// Fetch nothing more for this task.
     Remove(TaskId),
-    /// The thread has let go of bytes of an input.
-    Consumed { topic_partition: TopicPartition, bytes: usize },
+    /// There is something to take from [`Released`].
+    Released,
 }
 
 /// An input of a running task.
@@ -82,6 +85,7 @@ pub(super) struct Fetcher {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) blocking: Arc<dyn Blocking>,
     pub(super) limits: FetchLimits,
+    pub(super) released: Arc<Released>,
     pub(super) failures: mpsc::UnboundedSender<FetchFailure>,
 }
 
@@ -98,6 +102,7 @@ impl Fetcher {
         let mut positions = Positions::new(self.limits);
         let mut pause = Duration::ZERO;
         loop {
+            self.make_room(&mut positions);
             let request = positions.request(self.clock.monotonic());
             let idle = request.partitions.is_empty();
             let paused = std::mem::take(&mut pause);
@@ -112,8 +117,10 @@ impl Fetcher {
                     biased;
                     command = commands.recv() => {
                         let Some(command) = command else { return };
+                        // First what was let go of before the command was given.
+                        let has_room = self.make_room(&mut positions);
                         // Only a change of what is asked for is worth asking anew.
-                        if positions.apply(command) || idle {
+                        if positions.apply(command) || has_room || idle {
                             break None;
                         }
                     }
@@ -130,6 +137,20 @@ impl Fetcher {
                     tracing::warn!(%error, "cannot fetch, trying again");
                     pause = RETRY_PAUSE;
                 }
+            }
+        }
+    }
+
+    /// Takes note of what inputs have let go of, and has itself woken while one is left out for want
+    /// of room. True when one has room again.
+    fn make_room(&self, positions: &mut Positions) -> bool {
+        let mut has_room = false;
+        loop {
+            for (topic_partition, bytes) in self.released.take() {
+                has_room |= positions.release(&topic_partition, bytes);
+            }
+            if !positions.is_any_full() || self.released.wait() {
+                return has_room;
             }
         }
     }

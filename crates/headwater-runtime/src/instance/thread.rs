@@ -10,7 +10,7 @@ use headwater_broker::Clock;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::fetcher::FetchCommand;
+use super::fetcher::{FetchCommand, Released};
 use crate::worker::{FromWorker, Now, Step, ToWorker, Worker};
 
 /// How stream threads run.
@@ -54,7 +54,8 @@ pub(super) struct StreamThread {
     pub(super) worker: Worker,
     pub(super) told: mpsc::UnboundedReceiver<ToWorker>,
     pub(super) said: mpsc::UnboundedSender<FromWorker>,
-    /// What inputs have let go of goes straight to the fetcher.
+    /// What inputs have let go of is for the fetcher.
+    pub(super) released: Arc<Released>,
     pub(super) fetcher: mpsc::UnboundedSender<FetchCommand>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) pulse: Arc<Pulse>,
@@ -84,8 +85,8 @@ impl StreamThread {
             for message in self.worker.take_messages() {
                 let is_heard = match message {
                     FromWorker::Consumed { topic_partition, bytes, .. } => {
-                        let consumed = FetchCommand::Consumed { topic_partition, bytes };
-                        self.fetcher.send(consumed).is_ok()
+                        let is_waited_for = self.released.add(topic_partition, bytes);
+                        !is_waited_for || self.fetcher.send(FetchCommand::Released).is_ok()
                     }
                     message => self.said.send(message).is_ok(),
                 };

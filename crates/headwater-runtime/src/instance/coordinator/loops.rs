@@ -11,13 +11,14 @@ use headwater_topology::TaskId;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::instance::fetcher::{FetchCommand, FetchFailure, FetchLimits, Fetcher};
+use crate::instance::fetcher::{FetchCommand, FetchFailure, FetchLimits, Fetcher, Released};
 use crate::instance::shared::Shared;
 use crate::instance::uncaught::Hooks;
 
 pub(super) fn start_fetcher(
     shared: &Shared,
     jobs: &mut JoinSet<()>,
+    released: &Arc<Released>,
     failures: mpsc::UnboundedSender<FetchFailure>,
 ) -> mpsc::UnboundedSender<FetchCommand> {
     let config = &shared.config;
@@ -35,6 +36,7 @@ pub(super) fn start_fetcher(
             pause: Duration::from_millis(config.fetch_pause_ms),
             isolation: config.isolation(),
         },
+        released: Arc::clone(released),
         failures,
     };
     let (commands, told) = mpsc::unbounded_channel();

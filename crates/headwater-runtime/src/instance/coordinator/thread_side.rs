@@ -85,6 +85,7 @@ impl Coordinator {
             worker: Worker::new(worker_config, now(&*shared.clock)),
             told,
             said,
+            released: Arc::clone(&self.released),
             fetcher: self.fetcher.clone(),
             clock: Arc::clone(&shared.clock),
             pulse: Arc::clone(&pulse),

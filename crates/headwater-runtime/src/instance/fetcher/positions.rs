@@ -97,14 +97,23 @@ impl Positions {
                 }
                 changed
             }
-            FetchCommand::Consumed { topic_partition, bytes } => {
-                let share = self.share();
-                let Some(position) = self.inputs.get_mut(&topic_partition) else { return false };
-                let was_full = position.buffered >= share;
-                position.buffered = position.buffered.saturating_sub(bytes);
-                was_full && position.buffered < share
-            }
+            FetchCommand::Released => false,
         }
+    }
+
+    /// An input has let go of bytes; true when it has room again.
+    pub(super) fn release(&mut self, topic_partition: &TopicPartition, bytes: usize) -> bool {
+        let share = self.share();
+        let Some(position) = self.inputs.get_mut(topic_partition) else { return false };
+        let was_full = position.buffered >= share;
+        position.buffered = position.buffered.saturating_sub(bytes);
+        was_full && position.buffered < share
+    }
+
+    /// Whether an input is left out for want of room.
+    pub(super) fn is_any_full(&self) -> bool {
+        let share = self.share();
+        self.inputs.values().any(|position| !position.given_up && position.buffered >= share)
     }
 
     /// Asks for every input that has room; without partitions when there is nothing to ask for.
@@ -297,11 +306,13 @@ mod tests {
         assert_eq!(asked(&positions), [(0, 10, 100), (1, 10, 100)]);
         fetched(&mut positions, 0, 500, 20);
         assert_eq!(asked(&positions), [(1, 10, 100)]);
-        let consumed =
-            |bytes| FetchCommand::Consumed { topic_partition: TopicPartition::new("in", 0), bytes };
-        assert!(positions.apply(consumed(1)), "there is room again");
+        assert!(positions.is_any_full());
+        let at = TopicPartition::new("in", 0);
+        assert!(positions.release(&at, 1), "there is room again");
+        assert!(!positions.is_any_full());
         assert_eq!(asked(&positions), [(0, 20, 100), (1, 10, 100)]);
-        assert!(!positions.apply(consumed(1)), "there was room before");
+        assert!(!positions.release(&at, 1), "there was room before");
+        assert!(!positions.release(&TopicPartition::new("in", 9), 1), "it is not there");
     }
 
     #[test]

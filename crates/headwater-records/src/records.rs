@@ -213,7 +213,13 @@ impl Cursor {
     ) -> Option<Result<RecordRef<'a>, RecordsError>> {
         match self.usual(records) {
             Some(record) => Some(Ok(record)),
-            None => self.any(records),
+            // Taken apart, so that the usual record can stay in registers.
+            None => match self.any(records) {
+                Some(Ok(RecordRef { offset, timestamp, key, value, headers })) => {
+                    Some(Ok(RecordRef { offset, timestamp, key, value, headers }))
+                }
+                other => other,
+            },
         }
     }
 

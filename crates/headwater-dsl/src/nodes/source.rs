@@ -45,21 +45,35 @@ struct Source<K, V> {
 }
 
 impl<K: 'static, V: 'static> Source<K, V> {
-    #[inline]
     fn read(&self, record: &RawRecord<'_>) -> Result<(Option<K>, Option<V>), SerdeError> {
         Ok((self.key.read(record.owner, record.key)?, self.value.read(record.owner, record.value)?))
+    }
+
+    #[cold]
+    fn unreadable<T>(&self, cx: &mut Cx<'_>, read: Result<T, SerdeError>) -> Result<(), TaskError> {
+        match read {
+            Ok(_) => Ok(()),
+            Err(error) => cx.failed(self.index, FailureKind::Deserialization, error.into()),
+        }
     }
 }
 
 impl<K: 'static, V: 'static> SourceNode for Source<K, V> {
     fn process(&self, cx: &mut Cx<'_>, record: &RawRecord<'_>) -> Result<(), TaskError> {
         cx.enter(self.index);
-        match self.read(record) {
-            Ok((key, value)) => {
-                self.below.forward(cx, Record::new(key.as_ref(), value.as_ref(), record.timestamp))
-            }
-            Err(error) => cx.failed(self.index, FailureKind::Deserialization, error.into()),
-        }
+        // Key and value stay where they are read to: a processor waits when it is to move what it
+        // has just written in smaller pieces.
+        let read_key = self.key.read(record.owner, record.key);
+        let key = match &read_key {
+            Ok(key) => key.as_ref(),
+            Err(_) => return self.unreadable(cx, read_key),
+        };
+        let read_value = self.value.read(record.owner, record.value);
+        let value = match &read_value {
+            Ok(value) => value.as_ref(),
+            Err(_) => return self.unreadable(cx, read_value),
+        };
+        self.below.forward(cx, Record::new(key, value, record.timestamp))
     }
 
     fn extract_time(

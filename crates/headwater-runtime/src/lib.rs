@@ -33,8 +33,8 @@ pub use process::{
     OperatorTimes, ProcessorProgram, ProcessorSlot, ProcessorSupplier, Program, PunctuationToken,
     PunctuationType, RawRecord, Reaction, RecordPosition, SegmentedEntry, SinkProgram, SinkSlot,
     SourceNode, SourceProgram, StoreBackendChoice, StoreCursor, StoreFormats, StoreProgram,
-    StoreSlot, StoredEntry, StoredVersion, TaskError, TaskProcessor, UserError, UserPanic,
-    dead_letter, log_and_continue, log_and_fail,
+    StoreSlot, StoredEntry, StoredVersion, TaskError, TaskErrorKind, TaskProcessor, UserError,
+    UserPanic, dead_letter, log_and_continue, log_and_fail,
 };
 pub use query::{
     QueryError, QueryableStoreType, QueryableStoreTypes, ReadOnlyKeyValueStore,

@@ -17,7 +17,7 @@ pub(crate) mod store;
 
 pub use cx::{Cx, SegmentedEntry, StoreCursor, StoredEntry, StoredVersion};
 pub use drops::{DropCounts, DropReason, DroppedRecords};
-pub use error::{FailureKind, RecordPosition, TaskError, UserError, UserPanic};
+pub use error::{FailureKind, RecordPosition, TaskError, TaskErrorKind, UserError, UserPanic};
 pub use extractor::DefaultTimestampExtractor;
 pub use handler::{
     ExceptionHandler, Failure, Handlers, Reaction, dead_letter, log_and_continue, log_and_fail,

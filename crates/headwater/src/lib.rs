@@ -81,8 +81,8 @@ pub use headwater_runtime::{
     PunctuationToken, PunctuationType, QueryError, QueryableStoreTypes, Reaction,
     ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore, ReadOnlyVersionedKeyValueStore,
     RestoreListener, StandbyUpdateListener, StartError, StoreLag, StoreQueryParameters,
-    StreamsConfig, SuspendReason, TagKeys, TaskError, TaskRole, TaskState, TaskStatus,
-    ThreadMetadata, TopologyOptimization, UncaughtReaction, UserError, dead_letter,
+    StreamsConfig, SuspendReason, TagKeys, TaskError, TaskErrorKind, TaskRole, TaskState,
+    TaskStatus, ThreadMetadata, TopologyOptimization, UncaughtReaction, UserError, dead_letter,
     log_and_continue, log_and_fail,
 };
 pub use headwater_store::{ValueAndTimestamp, VersionedPut, VersionedRecord};

@@ -2,7 +2,7 @@
 
 use headwater::prelude::*;
 
-use headwater::{DropReason, InstanceError, NullRecords, TaskError};
+use headwater::{DropReason, InstanceError, NullRecords, TaskErrorKind};
 
 use crate::app::App;
 
@@ -57,9 +57,8 @@ async fn a_null_can_be_a_failure_that_names_node_and_record() {
     app.write("words", &RECORDS).await;
     assert_eq!(instance.wait_for(InstanceState::is_final).await, InstanceState::Error);
     let error = instance.error().unwrap();
-    let InstanceError::Task(error @ TaskError::Record { node, position, .. }) = &*error else {
-        panic!("{error}")
-    };
+    let InstanceError::Task(error) = &*error else { panic!("{error}") };
+    let TaskErrorKind::Record { node, position, .. } = error.kind() else { panic!("{error}") };
     assert_eq!(&**node, "KSTREAM-MAPVALUES-0000000001");
     assert_eq!(position.as_ref().unwrap().to_string(), "words-0 at offset 1");
     assert!(error.to_string().contains("the value is null"), "{error}");

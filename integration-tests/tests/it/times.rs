@@ -3,7 +3,7 @@
 use headwater::broker::simple::{self, TopicWriter};
 use headwater::prelude::*;
 use headwater::{
-    InstanceError, Record, TaskError, TimestampExtractor, UsePartitionTimeOnInvalidTimestamp,
+    InstanceError, Record, TaskErrorKind, TimestampExtractor, UsePartitionTimeOnInvalidTimestamp,
     UserError,
 };
 
@@ -66,9 +66,8 @@ async fn repartition_topics_are_read_with_valid_timestamps_only() {
     write_at(&app, &through, -1).await;
     assert_eq!(instance.wait_for(InstanceState::is_final).await, InstanceState::Error);
     let error = instance.error().unwrap();
-    let InstanceError::Task(error @ TaskError::Record { position, .. }) = &*error else {
-        panic!("{error}")
-    };
+    let InstanceError::Task(error) = &*error else { panic!("{error}") };
+    let TaskErrorKind::Record { position, .. } = error.kind() else { panic!("{error}") };
     assert_eq!(position.as_ref().unwrap().to_string(), format!("{through}-0 at offset 1"));
     assert!(error.to_string().starts_with("deserialization failed"), "{error}");
     assert_eq!(times(&app, "out").await, [5]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use headwater_runtime::{
     Cx, FailureKind, NodeIndex, ProcessorSlot, ProcessorSupplier, PunctuationToken, TaskError,
-    TaskProcessor, UserError,
+    TaskErrorKind, TaskProcessor, UserError,
 };
 
 use super::context::{ProcessorContext, Surroundings};
@@ -272,7 +272,7 @@ impl<T: Types> TaskProcessor for Running<T> {
             return Err(error);
         }
         // A task without its processor cannot run, so no handler is asked.
-        let processor = made.map_err(|error| TaskError::Record {
+        let processor = made.map_err(|error| TaskErrorKind::Record {
             kind: FailureKind::Processing,
             task: cx.task_id(),
             node: Arc::clone(&surroundings.name),

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use headwater_runtime::{
-    Cx, FailureKind, ProcessorSlot, ProcessorSupplier, PunctuationToken, TaskError, TaskProcessor,
-    UserError,
+    Cx, FailureKind, ProcessorSlot, ProcessorSupplier, PunctuationToken, TaskError, TaskErrorKind,
+    TaskProcessor, UserError,
 };
 
 use super::context::{ProcessingContext, Surroundings};
@@ -212,7 +212,7 @@ where
             return Err(error);
         }
         // A task without its transformer cannot run, so no handler is asked.
-        let transformer = made.map_err(|error| TaskError::Record {
+        let transformer = made.map_err(|error| TaskErrorKind::Record {
             kind: FailureKind::Processing,
             task: cx.task_id(),
             node: Arc::clone(&self.surroundings.name),

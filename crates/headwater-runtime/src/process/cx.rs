@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::process::store::{TaskStore, unreadable};
 use crate::process::{
     FirstPunctuation, Headers, ProcessorSlot, PunctuationToken, PunctuationType, RawRecord,
-    SinkSlot, StoreSlot, TaskError, TaskProcessor,
+    SinkSlot, StoreSlot, TaskError, TaskErrorKind, TaskProcessor,
 };
 use crate::task::TaskCore;
 use crate::worker::{AppendError, Partitioning, ThreadCore, TopicIndex};
@@ -278,14 +278,15 @@ impl Cx<'_> {
             || TopicName::from("(none)"),
             |index| self.thread.outputs.name(index).clone(),
         );
-        match error {
+        let kind = match error {
             AppendError::NoSuchPartition { partition, partitions } => {
-                TaskError::NoSuchPartition { topic, partition, partitions }
+                TaskErrorKind::NoSuchPartition { topic, partition, partitions }
             }
             AppendError::Records(source) => {
-                TaskError::Unwritable { task: self.task.id, topic, source }
+                TaskErrorKind::Unwritable { task: self.task.id, topic, source }
             }
-        }
+        };
+        kind.into()
     }
 }
 

@@ -49,9 +49,31 @@ impl fmt::Display for RecordPosition {
 }
 
 /// Ends the work of a task until it has been rewound to its last commit.
+///
+/// As large as a pointer: every node of a topology answers with one or with nothing, for every
+/// record.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error(transparent)]
+pub struct TaskError(Box<TaskErrorKind>);
+
+impl TaskError {
+    /// What has happened.
+    pub fn kind(&self) -> &TaskErrorKind {
+        &self.0
+    }
+}
+
+impl From<TaskErrorKind> for TaskError {
+    #[cold]
+    fn from(kind: TaskErrorKind) -> Self {
+        Self(Box::new(kind))
+    }
+}
+
+/// What ended the work of a task.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
-pub enum TaskError {
+pub enum TaskErrorKind {
     /// A record could not be read, processed or written, and the handler said to fail.
     #[error("{kind} failed in task {task}, node {node}, {}: {source}", At(position.as_ref()))]
     Record {

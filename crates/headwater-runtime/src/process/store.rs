@@ -12,7 +12,7 @@ use headwater_store::{
 use headwater_topology::{StoreKind, StoreSpec, TaskId};
 
 use crate::process::cache_benefit::CacheBenefit;
-use crate::process::{FlushListener, Headers, Segments, TaskError};
+use crate::process::{FlushListener, Headers, Segments, TaskError, TaskErrorKind};
 use crate::worker::{Outputs, Partitioning, TopicIndex};
 
 /// The record that caused a cached update, kept until the update is forwarded.
@@ -185,7 +185,7 @@ impl TaskStore {
 /// A store that its backend cannot read or write.
 #[cold]
 pub(crate) fn unreadable(task: TaskId, store: &Arc<str>, error: StoreError) -> TaskError {
-    TaskError::Store { task, store: Arc::clone(store), source: Arc::new(error) }
+    TaskErrorKind::Store { task, store: Arc::clone(store), source: Arc::new(error) }.into()
 }
 
 /// How a value without headers begins.

@@ -8,7 +8,7 @@ use headwater_records::{BatchRecords, Cursor, RecordRef};
 
 use crate::process::{
     Cx, DropReason, DuePunctuation, ExtractedTime, FailureKind, Origin, ProcessorSlot,
-    PunctuationType, RawRecord, StoreSlot, TaskError, UserError, UserPanic,
+    PunctuationType, RawRecord, StoreSlot, TaskError, TaskErrorKind, UserError, UserPanic,
 };
 use crate::task::choice::{Choice, InputFacts, MaxTaskIdle, choose};
 use crate::task::input::Input;
@@ -249,20 +249,21 @@ impl Reader<'_> {
     ) -> Result<(), TaskError> {
         // The time of a head was found together with it; no extractor is asked twice.
         let mut known = self.input.head;
+        let mut behind = cursor.clone();
         loop {
-            let mut behind = cursor.clone();
             let Some(record) = behind.next(records) else {
                 self.input.head = None;
                 return Ok(());
             };
             let record = record.map_err(|source| self.damaged(source))?;
+            let mut raw = raw(&record, records);
             let found = match known.take() {
                 Some(timestamp) => Some(timestamp),
-                None => self.time_of(&record, records)?,
+                None => self.time_of(&record, &raw)?,
             };
             let Some(timestamp) = found else {
                 self.input.position = self.input.position.max(record.offset + 1);
-                *cursor = behind;
+                *cursor = behind.clone();
                 continue;
             };
             if *done >= max_records || timestamp > last || (*done > 0 && self.is_interrupted()) {
@@ -270,8 +271,9 @@ impl Reader<'_> {
                 return Ok(());
             }
             self.input.head = None;
-            *cursor = behind;
-            self.process(&record, timestamp, records)?;
+            *cursor = behind.clone();
+            raw.timestamp = timestamp;
+            self.process(&record, &raw)?;
             *done += 1;
         }
     }
@@ -289,14 +291,13 @@ impl Reader<'_> {
     fn time_of(
         &mut self,
         record: &RecordRef<'_>,
-        records: &BatchRecords,
+        raw: &RawRecord<'_>,
     ) -> Result<Option<i64>, TaskError> {
         if record.offset < self.input.position {
             return Ok(None);
         }
-        let raw = raw(record, record.timestamp, records);
         let partition_time = self.input.partition_time;
-        let mut extracted = self.input.source.extract_time(&raw, partition_time);
+        let mut extracted = self.input.source.extract_time(raw, partition_time);
         if let Ok(ExtractedTime::ByDefault) = extracted {
             let default = self.thread.default_timestamp_extractor;
             extracted = default.time(record.timestamp, partition_time, self.thread.now.wall_ms);
@@ -304,7 +305,7 @@ impl Reader<'_> {
         match extracted {
             Ok(ExtractedTime::WallClock) => Ok(Some(self.thread.now.wall_ms)),
             Ok(ExtractedTime::At(timestamp)) if timestamp >= 0 => Ok(Some(timestamp)),
-            extracted => self.without_time(record, &raw, extracted).map(|()| None),
+            extracted => self.without_time(record, raw, extracted).map(|()| None),
         }
     }
 
@@ -330,24 +331,19 @@ impl Reader<'_> {
 
     /// Takes one record through the task.
     #[inline]
-    fn process(
-        &mut self,
-        record: &RecordRef<'_>,
-        timestamp: i64,
-        records: &BatchRecords,
-    ) -> Result<(), TaskError> {
+    fn process(&mut self, record: &RecordRef<'_>, raw: &RawRecord<'_>) -> Result<(), TaskError> {
+        let timestamp = raw.timestamp;
         self.core.watch.begin_record(record.offset);
         self.core.stream_time = self.core.stream_time.max(timestamp);
         self.input.partition_time = self.input.partition_time.max(timestamp);
         load_headers(self.core, record);
-        let raw = raw(record, timestamp, records);
         let source = &*self.input.source;
         let mut cx = Cx {
             task: &mut *self.core,
             thread: &mut *self.thread,
-            origin: origin(&self.input.topic_partition, &raw),
+            origin: origin(&self.input.topic_partition, raw),
         };
-        source.process(&mut cx, &raw)?;
+        source.process(&mut cx, raw)?;
         self.input.position = record.offset + 1;
         Ok(())
     }
@@ -359,11 +355,12 @@ impl Reader<'_> {
 
     #[cold]
     fn damaged(&self, source: headwater_records::RecordsError) -> TaskError {
-        TaskError::DamagedBatch {
+        let damaged = TaskErrorKind::DamagedBatch {
             task: self.core.id,
             topic_partition: self.input.topic_partition.clone(),
             source,
-        }
+        };
+        damaged.into()
     }
 }
 
@@ -385,11 +382,11 @@ fn guarded(
 }
 
 #[inline]
-fn raw<'a>(record: &RecordRef<'a>, timestamp: i64, records: &'a BatchRecords) -> RawRecord<'a> {
+fn raw<'a>(record: &RecordRef<'a>, records: &'a BatchRecords) -> RawRecord<'a> {
     RawRecord {
         key: record.key,
         value: record.value,
-        timestamp,
+        timestamp: record.timestamp,
         offset: record.offset,
         owner: records.bytes(),
     }

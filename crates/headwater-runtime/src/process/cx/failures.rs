@@ -9,7 +9,8 @@ use headwater_records::Record;
 use super::{Cx, borrow_headers};
 use crate::process::{
     DropReason, ExceptionHandler, Failure, FailureKind, NodeIndex, NullError, NullPart,
-    NullRecords, Reaction, RecordPosition, TaskError, UserError, dead_letter_headers,
+    NullRecords, Reaction, RecordPosition, TaskError, TaskErrorKind, UserError,
+    dead_letter_headers,
 };
 use crate::worker::Partitioning;
 
@@ -83,13 +84,14 @@ impl Cx<'_> {
         let reaction = self.ask_handler(node, kind, position.as_ref(), &*error);
         match reaction {
             Reaction::Fail => {
-                return Err(TaskError::Record {
+                let failed = TaskErrorKind::Record {
                     kind,
                     task: self.task.id,
                     node: Arc::clone(&self.task.program.nodes[node.index()]),
                     position,
                     source: Arc::from(error),
-                });
+                };
+                return Err(failed.into());
             }
             Reaction::Continue => {}
             Reaction::DeadLetter(topic) => self.send_dead_letter(&topic, &*error)?,
@@ -136,7 +138,7 @@ impl Cx<'_> {
         error: &(dyn Error + 'static),
     ) -> Result<(), TaskError> {
         let Some(partitions) = self.thread.partition_counts.get(topic).copied() else {
-            return Err(TaskError::UnknownDeadLetterTopic { topic: topic.clone() });
+            return Err(TaskErrorKind::UnknownDeadLetterTopic { topic: topic.clone() }.into());
         };
         let index = self.thread.outputs.topic(topic, partitions);
         let position = self.position();

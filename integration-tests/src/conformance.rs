@@ -10,6 +10,7 @@
 mod build;
 mod case;
 mod check;
+mod chooser;
 mod contents;
 mod data;
 mod files;

@@ -100,6 +100,7 @@ impl OneTask {
             }],
             storages,
             stores,
+            global_stores: headwater::runtime::hosting::GlobalStores::default(),
             read_cache_bytes: options.read_cache_bytes,
             watch: Arc::new(TaskWatch::default()),
         })));

@@ -18,6 +18,10 @@ use crate::serdes::{Codec, codec};
 use crate::store::{DslStoreFormat, Stores};
 use crate::topology::Topology;
 
+mod global;
+
+pub use global::GlobalKTable;
+
 /// Describes what an application does, as streams and tables (feature row D1).
 ///
 /// ```

@@ -86,6 +86,9 @@ pub enum DslError {
     /// Updates of a versioned table cannot be held back (feature row D51). The text is Kafka Streams'.
     #[error("Invalid topology: suppress() is only supported for non-versioned KTables")]
     SuppressOfVersioned,
+    /// A global table in a versioned store (feature row D4). The text is Kafka Streams'.
+    #[error("Invalid topology: GlobalTables cannot be versioned.")]
+    VersionedGlobalTable,
     /// An operator that looks keys of a windowed table up, which is not there yet.
     #[error(
         "node {node} looks up windows of a table, which is not possible yet; join before windows are made"

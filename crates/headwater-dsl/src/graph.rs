@@ -107,6 +107,8 @@ pub(crate) enum LogicalKind {
     Repartition(Repartition),
     /// A store that processors name.
     Store(Arc<StoreDeclaration>),
+    /// Reads a topic into a store that every instance holds whole.
+    GlobalStore(GlobalSource),
 }
 
 /// The making of a run-time node, with nothing to show for debugging.
@@ -132,6 +134,18 @@ pub(crate) struct TableSource {
     pub(crate) materialized: bool,
     /// Whether the topic is the store's changelog (feature row T14).
     pub(crate) reuses_topic: bool,
+}
+
+/// The parts of a global store: the source of its topic, and the processor that writes it. The node
+/// itself is the latter.
+#[derive(Clone, Debug)]
+pub(crate) struct GlobalSource {
+    pub(crate) topic: String,
+    pub(crate) options: SourceOptions,
+    pub(crate) source_name: String,
+    pub(crate) source: Wire<WireSource>,
+    pub(crate) processor: Wire<WireInner>,
+    pub(crate) store: Arc<StoreDeclaration>,
 }
 
 /// The parts of a node that makes a table of a stream.

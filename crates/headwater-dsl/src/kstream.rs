@@ -15,6 +15,7 @@ mod branches;
 mod emit;
 mod flat_map;
 mod grouping;
+mod join_global;
 mod join_table;
 mod keys;
 mod process;

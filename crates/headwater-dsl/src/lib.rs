@@ -42,7 +42,7 @@ mod topology;
 mod windowed;
 mod wiring;
 
-pub use builder::{StreamsBuilder, TopicSelection};
+pub use builder::{GlobalKTable, StreamsBuilder, TopicSelection};
 pub use cogrouped::{
     CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream,
 };
@@ -56,9 +56,9 @@ pub use nullity::{Nullable, Nullity, Present};
 pub use params::{
     Branched, Consumed, EagerBufferConfig, EmitStrategy, FailOnInvalidTimestamp, Grouped, Joined,
     LogAndSkipOnInvalidTimestamp, Materialized, Partitions, Printed, Processed, Produced,
-    Repartitioned, SessionWindows, SlidingWindows, StrictBufferConfig, Suppressed, TableJoined,
-    TimeWindows, TimestampExtractor, UnlimitedWindows, UsePartitionTimeOnInvalidTimestamp,
-    WallclockTimestampExtractor,
+    RecordContext, Repartitioned, SessionWindows, SlidingWindows, StrictBufferConfig, Suppressed,
+    TableJoined, TimeWindows, TimestampExtractor, TopicNameExtractor, UnlimitedWindows,
+    UsePartitionTimeOnInvalidTimestamp, WallclockTimestampExtractor,
 };
 pub use processor::{
     ContextError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, KeyValueEntries,

@@ -8,9 +8,9 @@ use headwater_topology::{SinkTopic, SourceOptions, StoreSource};
 
 use crate::builder::TopicSelection;
 use crate::error::DslError;
-use crate::graph::Draft;
-use crate::nodes::{self, ReadAs, sink};
-use crate::params::{Consumed, Processed, Produced};
+use crate::graph::{Draft, GlobalSource, Wire};
+use crate::nodes::{self, ReadAs, WriteAs, choosing_sink, sink};
+use crate::params::{Consumed, Processed, Produced, TopicNameExtractor};
 use crate::processor::{Processor, ProcessorContext, processor as processor_node};
 use crate::serdes::{DefaultSerdes, codec};
 use crate::store::{Stores, check};
@@ -219,6 +219,46 @@ impl TopologyBuilder {
         Ok(self)
     }
 
+    /// Adds a store that every instance holds whole, with the source of its topic and the processor that
+    /// fills it (feature row P22): see
+    /// [`StreamsBuilder::add_global_store`](crate::StreamsBuilder::add_global_store). What it forwards goes
+    /// to processors below it, which may write global stores too, and nothing else.
+    ///
+    /// # Errors
+    /// If a name is taken or used twice, or another source reads the topic.
+    pub fn add_global_store<K, V, KIn, VIn, KOut, VOut, P, F>(
+        &mut self,
+        store: Stores<K, V>,
+        (source, topic, consumed): (&str, &str, Consumed<KIn, VIn>),
+        (processor, supplier): (&str, F),
+    ) -> Result<&mut Self, DslError>
+    where
+        K: 'static,
+        V: 'static,
+        KIn: 'static,
+        VIn: 'static,
+        KOut: 'static,
+        VOut: 'static,
+        P: Processor<KIn, VIn, KOut, VOut>,
+        F: Fn(&mut ProcessorContext<'_, '_, KOut, VOut>) -> Result<P, UserError>
+            + Send
+            + Sync
+            + 'static,
+    {
+        let Consumed { key, value, extractor, offset_reset, name: _ } = consumed;
+        let options = SourceOptions { offset_reset, timestamp_extractor: extractor.is_some() };
+        let from = GlobalSource {
+            topic: topic.to_owned(),
+            options,
+            source_name: source.to_owned(),
+            source: Wire(nodes::source(ReadAs { key, value, extractor })),
+            processor: Wire(processor_node::<KIn, VIn, KOut, VOut, P, F>(supplier, false)),
+            store: store.declare(),
+        };
+        self.draft.declare_global(processor, &from)?;
+        Ok(self)
+    }
+
     /// Adds a sink below these nodes. It is called `name`, whatever `produced` says.
     ///
     /// # Errors
@@ -232,7 +272,27 @@ impl TopologyBuilder {
     ) -> Result<&mut Self, DslError> {
         let Produced { key, value, partitioner, name: _ } = produced;
         self.draft.builder.add_sink(name, SinkTopic::named(topic), parents)?;
-        let wire = sink(key, value, partitioner, topic.to_owned());
+        let wire = sink(WriteAs { key, value, partitioner }, topic.to_owned());
+        self.draft.behave(name, Behaviour::Inner(wire));
+        Ok(self)
+    }
+
+    /// Adds a sink below these nodes that chooses a topic for each record; see
+    /// [`KStream::to_extracted`](crate::KStream::to_extracted).
+    ///
+    /// # Errors
+    /// If the name is taken, or a parent is not there.
+    pub fn add_extracted_sink<K: 'static, V: 'static>(
+        &mut self,
+        name: &str,
+        extractor: impl TopicNameExtractor<K, V>,
+        produced: Produced<K, V>,
+        parents: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<&mut Self, DslError> {
+        let Produced { key, value, partitioner, name: _ } = produced;
+        let topic = SinkTopic::Dynamic { chooser: extractor.name().to_owned() };
+        self.draft.builder.add_sink(name, topic, parents)?;
+        let wire = choosing_sink(WriteAs { key, value, partitioner }, Arc::new(extractor));
         self.draft.behave(name, Behaviour::Inner(wire));
         Ok(self)
     }

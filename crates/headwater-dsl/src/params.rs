@@ -11,6 +11,7 @@ mod produced;
 mod repartitioned;
 mod suppressed;
 mod table_joined;
+mod topic_name;
 mod windows;
 
 pub use branched::Branched;
@@ -27,6 +28,7 @@ pub use produced::{Partitions, Produced};
 pub use repartitioned::Repartitioned;
 pub use suppressed::{EagerBufferConfig, StrictBufferConfig, Suppressed};
 pub use table_joined::TableJoined;
+pub use topic_name::{RecordContext, TopicNameExtractor};
 pub use windows::{EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows};
 
 pub(crate) use consumed::Extractor;

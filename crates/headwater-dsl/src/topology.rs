@@ -32,6 +32,8 @@ pub struct ApplicationTopology {
     pub graph: Graph,
     /// What the tasks of each sub-topology run, by the sub-topology's number.
     pub programs: BTreeMap<u32, Arc<Program>>,
+    /// What runs for the global stores, if there are any.
+    pub global: Option<Arc<Program>>,
 }
 
 impl Topology {
@@ -39,6 +41,7 @@ impl Topology {
         let graph = builder.build("")?;
         // Made once here so that whatever is wrong with types and serdes shows in `build`.
         behaviours.programs(&graph)?;
+        behaviours.global_program(&graph)?;
         Ok(Self { inner: Arc::new(Inner { builder, behaviours, graph }) })
     }
 
@@ -68,7 +71,8 @@ impl Topology {
     pub fn for_application(&self, application_id: &str) -> Result<ApplicationTopology, DslError> {
         let graph = self.inner.builder.build(application_id)?;
         let programs = self.inner.behaviours.programs(&graph)?;
-        Ok(ApplicationTopology { graph, programs })
+        let global = self.inner.behaviours.global_program(&graph)?.map(Arc::new);
+        Ok(ApplicationTopology { graph, programs, global })
     }
 
     /// One program of all sub-topologies together, for a driver that runs an application as a single
@@ -88,5 +92,9 @@ impl Application for Topology {
 
     fn programs(&self, topology: &Graph) -> Result<BTreeMap<u32, Arc<Program>>, UserError> {
         Ok(self.inner.behaviours.programs(topology)?)
+    }
+
+    fn global_program(&self, topology: &Graph) -> Result<Option<Arc<Program>>, UserError> {
+        Ok(self.inner.behaviours.global_program(topology)?.map(Arc::new))
     }
 }

@@ -15,7 +15,8 @@ use headwater_runtime::{
     StoreBackendChoice, StoreProgram, StoreSlot,
 };
 use headwater_topology::{
-    Node as GraphNode, NodeId, NodeKind, StoreKind, Subtopology, Topology as Graph,
+    Changelog, Node as GraphNode, NodeId, NodeKind, StoreKind, StoreSpec, Subtopology,
+    Topology as Graph,
 };
 
 use crate::edge::{Below, Edge, NamedBelow, TablesBelow};
@@ -75,7 +76,7 @@ impl Behaviours {
         with_tasks(graph)
             .map(|subtopology| {
                 let Subtopology { id, nodes, stores, .. } = subtopology;
-                Ok((id.0, Arc::new(self.program(graph, nodes, stores)?)))
+                Ok((id.0, Arc::new(self.task_program(graph, nodes, stores)?)))
             })
             .collect()
     }
@@ -85,18 +86,47 @@ impl Behaviours {
         let mut nodes: Vec<NodeId> = with_tasks(graph).flat_map(|it| it.nodes.clone()).collect();
         nodes.sort_unstable();
         let stores: Vec<String> = with_tasks(graph).flat_map(|it| it.stores.clone()).collect();
-        self.program(graph, &nodes, &stores)
+        self.task_program(graph, &nodes, &stores)
     }
 
-    fn program(
+    /// The one program of all sub-topologies that feed global stores; `None` if there are none.
+    pub(crate) fn global_program(&self, graph: &Graph) -> Result<Option<Program>, DslError> {
+        if graph.global_stores().is_empty() {
+            return Ok(None);
+        }
+        let parts = graph.subtopologies().iter().filter(|subtopology| subtopology.is_global);
+        let mut nodes: Vec<NodeId> = parts.flat_map(|it| it.nodes.clone()).collect();
+        nodes.sort_unstable();
+        let stores = self.global_stores(graph);
+        self.program(graph, &nodes, Program { stores, ..Program::default() }).map(Some)
+    }
+
+    fn global_stores(&self, graph: &Graph) -> Vec<StoreProgram> {
+        let stores = graph.global_stores().iter();
+        stores.map(|store| self.store_program(&store.spec, None)).collect()
+    }
+
+    /// A program of tasks. All of them can read the global stores.
+    fn task_program(
         &self,
         graph: &Graph,
         nodes: &[NodeId],
         stores: &[String],
     ) -> Result<Program, DslError> {
-        let names = nodes.iter().map(|&id| graph.node(id).name.as_str().into());
-        let mut program = Program { nodes: names.collect(), ..Program::default() };
-        program.stores = stores.iter().filter_map(|name| self.store_program(graph, name)).collect();
+        let stores = stores.iter().filter_map(|name| graph.store(name));
+        let stores = stores.map(|it| self.store_program(&it.spec, it.changelog.as_ref())).collect();
+        let global_stores = self.global_stores(graph);
+        self.program(graph, nodes, Program { stores, global_stores, ..Program::default() })
+    }
+
+    /// Fills a program that has its stores with its nodes.
+    fn program(
+        &self,
+        graph: &Graph,
+        nodes: &[NodeId],
+        mut program: Program,
+    ) -> Result<Program, DslError> {
+        program.nodes = nodes.iter().map(|&id| graph.node(id).name.as_str().into()).collect();
         let mut edges: BTreeMap<NodeId, Edge> = BTreeMap::new();
         // Nodes are numbered parents first, so backwards every child comes before its parents.
         for (index, &id) in nodes.iter().enumerate().rev() {
@@ -116,6 +146,7 @@ impl Behaviours {
                 node,
                 index: NodeIndex(index),
                 below,
+                is_global: is_global(graph, node),
             };
             match behaviour {
                 Behaviour::Source(wire) => {
@@ -133,17 +164,16 @@ impl Behaviours {
         Ok(program)
     }
 
-    fn store_program(&self, graph: &Graph, name: &str) -> Option<StoreProgram> {
-        let store = graph.store(name)?;
-        let backend = if store.spec.persistent {
+    fn store_program(&self, spec: &StoreSpec, changelog: Option<&Changelog>) -> StoreProgram {
+        let backend = if spec.persistent {
             StoreBackendChoice::Persistent
         } else {
             StoreBackendChoice::InMemory
         };
-        let changelog = store.changelog.as_ref();
+        let name = spec.name.as_str();
         let declaration = self.stores.get(name);
-        Some(StoreProgram {
-            spec: (*store.spec).clone(),
+        StoreProgram {
+            spec: spec.clone(),
             backend,
             changelog: changelog.map(|changelog| changelog.topic.as_str().into()),
             source_is_changelog: changelog.is_some_and(|changelog| changelog.is_source_topic),
@@ -151,12 +181,16 @@ impl Behaviours {
             by_time: declaration.is_some_and(|declaration| declaration.by_time),
             formats: declaration
                 .and_then(|declaration| declaration.serdes.formats(&self.default_serdes, name)),
-        })
+        }
     }
 }
 
 fn with_tasks(graph: &Graph) -> impl Iterator<Item = &Subtopology> {
     graph.subtopologies().iter().filter(|subtopology| !subtopology.is_global)
+}
+
+fn is_global(graph: &Graph, node: &GraphNode) -> bool {
+    graph.subtopology(node.subtopology).is_some_and(|subtopology| subtopology.is_global)
 }
 
 const fn is_windowed(kind: &StoreKind) -> bool {
@@ -178,6 +212,8 @@ pub(crate) struct ConnectedStore {
     pub(crate) slot: StoreSlot,
     pub(crate) kind: StoreKindOf,
     pub(crate) serdes: StoreSerdes,
+    /// A global store as tasks have it.
+    pub(crate) is_read_only: bool,
 }
 
 /// A node under construction.
@@ -187,6 +223,8 @@ pub(crate) struct Wiring<'a> {
     node: &'a GraphNode,
     index: NodeIndex,
     below: Vec<(&'a str, &'a Edge)>,
+    /// Whether it feeds global stores.
+    is_global: bool,
 }
 
 impl Wiring<'_> {
@@ -298,30 +336,40 @@ impl Wiring<'_> {
 
     /// Whether a store has a history.
     pub(crate) fn is_versioned(&self, store: StoreSlot) -> bool {
-        matches!(self.program.stores[store.index()].spec.kind, StoreKind::Versioned { .. })
+        let Program { stores, global_stores, .. } = &*self.program;
+        let mut all = stores.iter().chain(global_stores);
+        let found = all.nth(store.index()).expect("slots are those of the program's stores");
+        matches!(found.spec.kind, StoreKind::Versioned { .. })
     }
 
     /// The place of a store; `None` if it does not exist in this topology.
     pub(crate) fn store(&self, name: &str) -> Option<StoreSlot> {
-        let at = self.program.stores.iter().position(|store| store.spec.name == name)?;
+        let Program { stores, global_stores, .. } = &*self.program;
+        let at = stores.iter().chain(global_stores).position(|store| store.spec.name == name)?;
         Some(StoreSlot(u32::try_from(at).expect("a topology has less than 2^32 stores")))
     }
 
-    /// The place and serdes of every store that is connected to the node.
+    /// The place and serdes of every store that is connected to the node, and of the global stores,
+    /// which need not be: tasks read them, and what feeds one of them may write all.
     pub(crate) fn connected_stores(&self) -> Vec<ConnectedStore> {
-        let NodeKind::Processor { stores } = &self.node.kind else { return Vec::new() };
-        stores
-            .iter()
-            .filter_map(|name| {
-                let declaration = self.behaviours.stores.get(name)?;
-                Some(ConnectedStore {
-                    name: name.clone(),
-                    slot: self.store(name)?,
-                    kind: StoreKindOf::of(&declaration.spec.kind)?,
-                    serdes: declaration.serdes.clone(),
-                })
-            })
-            .collect()
+        let NodeKind::Processor { stores: connected } = &self.node.kind else { return Vec::new() };
+        let Program { stores, global_stores, .. } = &*self.program;
+        let global_stores = global_stores.iter().map(|store| &store.spec.name);
+        let own = stores.iter().map(|store| &store.spec.name);
+        let own = own.filter(|name| self.is_global || connected.contains(name));
+        let own = own.filter_map(|name| self.connected_store(name, false));
+        own.chain(global_stores.filter_map(|name| self.connected_store(name, true))).collect()
+    }
+
+    fn connected_store(&self, name: &str, is_read_only: bool) -> Option<ConnectedStore> {
+        let declaration = self.behaviours.stores.get(name)?;
+        Some(ConnectedStore {
+            name: name.to_owned(),
+            slot: self.store(name)?,
+            kind: StoreKindOf::of(&declaration.spec.kind)?,
+            serdes: declaration.serdes.clone(),
+            is_read_only,
+        })
     }
 
     /// Says who gets the updates of a cached store.
@@ -343,6 +391,11 @@ impl Wiring<'_> {
             .expect("a topology has less than 2^32 operators");
         self.program.operators.push(OperatorProgram { node: self.index, metadata_key });
         OperatorSlot(slot)
+    }
+
+    /// The node is a sink that chooses topics.
+    pub(crate) fn choose_topics(&mut self) {
+        self.program.chooses_topics = true;
     }
 
     /// Adds the node's sink.

@@ -246,6 +246,10 @@ settings! {
     /// What to do with a record on which user code fails or panics.
     plain processing_exception_handler: BadRecord = BadRecord::Fail,
         Streams "processing.exception.handler", any;
+    /// Whether [`processing_exception_handler`](Self::processing_exception_handler) decides on records of
+    /// global topics too (KIP-1270); else the instance fails with them.
+    plain processing_exception_handler_global_enabled: bool = false,
+        Streams "processing.exception.handler.global.enabled", any;
     /// What to do with a record that cannot be written.
     plain production_exception_handler: BadRecord = BadRecord::Fail,
         Streams "production.exception.handler", any;

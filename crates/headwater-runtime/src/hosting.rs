@@ -12,9 +12,13 @@ use headwater_store::{Direction, KeyRange, KeyValueBytes, KeyValueRead as _, Tas
 use headwater_topology::{TaskId, TaskPlan};
 use tokio::sync::{mpsc, watch};
 
+pub use crate::global::{
+    GlobalError, GlobalFetch, GlobalPartition, GlobalState, GlobalStores, OpenedGlobal,
+    global_worker_config, open_global_state,
+};
 pub use crate::instance::{
     ChangelogEnds, OpenedStorages, PreparedRestore, StorageOptions, StorePosition,
-    configured_handlers, open_storages, prepare_restore, rebuild, restore_starts,
+    configured_handlers, global_task, open_storages, prepare_restore, rebuild, restore_starts,
 };
 
 use crate::instance::{InstanceState, local_stores};
@@ -45,9 +49,14 @@ pub struct QueryableStores {
 }
 
 impl QueryableStores {
-    /// The stores of these programs, whose tasks are those. None of them is here yet.
-    pub fn new(programs: &BTreeMap<u32, Arc<Program>>, tasks: &TaskPlan) -> Self {
-        let known = KnownStores::new(programs, tasks);
+    /// The stores of these programs, whose tasks are those, and of the program of the global stores, with
+    /// the id that it has among the tasks. None of them is here yet.
+    pub fn new(
+        programs: &BTreeMap<u32, Arc<Program>>,
+        tasks: &TaskPlan,
+        global: Option<(TaskId, &Program)>,
+    ) -> Self {
+        let known = KnownStores::new(programs, tasks, global);
         Self { known, local: watch::Sender::new(LocalTasks::new()) }
     }
 
@@ -62,9 +71,18 @@ impl QueryableStores {
         let stores = local_stores(program, storages, places);
         // There is no stream thread to ask: uncommitted reads find the task migrated.
         let (thread, _) = mpsc::unbounded_channel();
-        let task_here = LocalTask { state: TaskState::Running, stores, thread };
+        let task_here = LocalTask { state: TaskState::Running, stores, thread: Some(thread) };
         self.local.send_modify(|local| {
             local.insert(task, task_here);
+        });
+    }
+
+    /// The global stores are here.
+    pub fn add_global(&self, task: TaskId, stores: &GlobalStores) {
+        let stores = stores.local_stores();
+        let global = LocalTask { state: TaskState::Running, stores, thread: None };
+        self.local.send_modify(|local| {
+            local.insert(task, global);
         });
     }
 

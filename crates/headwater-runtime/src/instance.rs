@@ -24,6 +24,7 @@ mod coordinator;
 mod ends;
 mod error;
 mod fetcher;
+mod global;
 mod group;
 mod life_cycle;
 mod local;
@@ -35,6 +36,7 @@ mod shared;
 mod state;
 mod storages;
 mod thread;
+mod topics;
 mod uncaught;
 mod waits;
 
@@ -64,9 +66,10 @@ use crate::query::{
 };
 use crate::state_dir::{StateDirError, StateDirectory};
 use crate::task::{TaskState, TaskWatch};
-use crate::topics_check::{CheckedTopics, check_topics};
+use crate::topics_check::{CheckedTopics, check_topics, existing_topics};
 use assignor::ChosenAssignor;
 use coordinator::{Coordinator, InstanceCommand, Views};
+use global::GlobalPlan;
 use plan::Changelogs;
 use shared::Shared;
 use uncaught::Hooks;
@@ -77,6 +80,7 @@ pub use close::{CloseOptions, GroupMembership};
 pub use connect::Connector;
 pub use coordinator::{TaskRole, TaskStatus};
 pub use error::{CloseTimeout, InstanceError, StartError};
+pub use global::global_task;
 pub use local::ThreadMetadata;
 pub use opener::{ChangelogEnds, PreparedRestore, prepare_restore, restore_starts};
 pub use state::InstanceState;
@@ -98,6 +102,15 @@ pub trait Application: fmt::Debug + Send + Sync {
     /// # Errors
     /// What is wrong with it.
     fn programs(&self, topology: &Topology) -> Result<BTreeMap<u32, Arc<Program>>, UserError>;
+
+    /// The one program of all sub-topologies that feed global stores; `None` if there are none.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn global_program(&self, topology: &Topology) -> Result<Option<Arc<Program>>, UserError> {
+        let _: &Topology = topology;
+        Ok(None)
+    }
 }
 
 /// Memory in which all restores of an instance together gather what they have read: enough for about
@@ -115,6 +128,8 @@ pub struct Instance {
     local: watch::Receiver<LocalTasks>,
     followed: watch::Receiver<BTreeMap<TaskId, Arc<FollowProgress>>>,
     known_stores: KnownStores,
+    /// The id of the global stores among the tasks, if there are any.
+    global_task: Option<TaskId>,
     /// In the order of the threads.
     thread_names: Vec<String>,
     error: Arc<OnceLock<Arc<InstanceError>>>,
@@ -199,12 +214,17 @@ impl Instance {
         // Whoever wants the present state has no use for copies that follow it.
         let serves = |status: &TaskStatus| wanted.stale || status.role == TaskRole::Active;
         let tasks = self.tasks.borrow();
-        let states: BTreeMap<TaskId, TaskState> = tasks
+        let mut states: BTreeMap<TaskId, TaskState> = tasks
             .iter()
             .filter(|(_, status)| serves(status))
             .map(|(&task, status)| (task, status.state))
             .collect();
         drop(tasks);
+        if let Some(task) = self.global_task {
+            let is_here = self.local.borrow().contains_key(&task);
+            let state = if is_here { TaskState::Running } else { TaskState::Restoring };
+            states.insert(task, state);
+        }
         let tasks =
             wanted.select(&store_name, known, self.state(), &self.local.borrow(), &states)?;
         let local = self.local.clone();
@@ -434,7 +454,9 @@ impl InstanceBuilder {
         let (state, tasks) = (views.state.subscribe(), views.tasks.subscribe());
         let (watches, local) = (views.watches.subscribe(), views.local.subscribe());
         let followed = views.followed.subscribe();
-        let known_stores = KnownStores::new(&shared.programs, &shared.tasks);
+        let global = shared.global.as_ref().map(|plan| (plan.id, &*plan.program));
+        let known_stores = KnownStores::new(&shared.programs, &shared.tasks, global);
+        let global_task = shared.global.as_ref().map(|plan| plan.id);
         let threads = 0..self.config.num_stream_threads;
         let thread_names = threads.map(|thread| shared.thread_name(thread)).collect();
         let (coordinator, hears) =
@@ -448,6 +470,7 @@ impl InstanceBuilder {
             local,
             followed,
             known_stores,
+            global_task,
             thread_names,
             error,
             process_id,
@@ -474,9 +497,15 @@ impl InstanceBuilder {
         let (topology, checked) =
             check_topics(&*broker, &topology, &self.config, handlers.topics()).await?;
         let programs = self.application.programs(&topology).map_err(wrong)?;
-        let CheckedTopics { plan, topics } = checked;
+        let global = self.application.global_program(&topology).map_err(wrong)?;
+        let CheckedTopics { plan, mut topics } = checked;
+        if programs.values().any(|program| program.chooses_topics) {
+            topics.extend(existing_topics(&*broker).await?);
+        }
         let partition_counts: BTreeMap<TopicName, i32> =
             topics.iter().map(|(name, topic)| (name.clone(), topic.partitions)).collect();
+        let partitions = |topic: &str| partition_counts.get(topic).copied().unwrap_or(0);
+        let global = global.and_then(|program| GlobalPlan::new(&topology, program, partitions));
         let configured = || ChosenAssignor::new(self.config.task_assignor.assignor());
         let shared = Shared {
             handlers,
@@ -493,6 +522,7 @@ impl InstanceBuilder {
             state_dir,
             changelogs: changelogs(&plan, &programs),
             programs,
+            global,
             tasks: plan,
             partition_counts: Arc::new(partition_counts),
             config: self.config.clone(),

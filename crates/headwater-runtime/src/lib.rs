@@ -7,6 +7,7 @@
 
 mod config;
 mod facts;
+mod global;
 pub mod hosting;
 mod instance;
 pub mod process;
@@ -30,11 +31,11 @@ pub use process::{
     CachedUpdate, Cx, DefaultTimestampExtractor, DropCounts, DropReason, DroppedRecords,
     ExceptionHandler, ExtractedTime, Failure, FailureKind, FlushListener, Handlers, Headers,
     NodeIndex, NullError, NullPart, NullRecords, OffsetReset, OperatorProgram, OperatorSlot,
-    OperatorTimes, ProcessorProgram, ProcessorSlot, ProcessorSupplier, Program, PunctuationToken,
-    PunctuationType, RawRecord, Reaction, RecordPosition, SegmentedEntry, SinkProgram, SinkSlot,
-    SourceNode, SourceProgram, StoreBackendChoice, StoreCursor, StoreFormats, StoreProgram,
-    StoreSlot, StoredEntry, StoredVersion, TaskError, TaskErrorKind, TaskProcessor, UserError,
-    UserPanic, dead_letter, log_and_continue, log_and_fail,
+    OperatorTimes, OutputTopic, ProcessorProgram, ProcessorSlot, ProcessorSupplier, Program,
+    PunctuationToken, PunctuationType, RawRecord, Reaction, RecordPosition, SegmentedEntry,
+    SinkProgram, SinkSlot, SourceNode, SourceProgram, StoreBackendChoice, StoreCursor,
+    StoreFormats, StoreProgram, StoreSlot, StoredEntry, StoredVersion, TaskError, TaskErrorKind,
+    TaskProcessor, UserError, UserPanic, dead_letter, log_and_continue, log_and_fail,
 };
 pub use query::{
     QueryError, QueryableStoreType, QueryableStoreTypes, ReadOnlyKeyValueStore,
@@ -48,6 +49,6 @@ pub use task::{
 pub use topics_check::TopicsError;
 pub use worker::{
     ClosedTask, CommittedTask, FetchedInput, FromWorker, Now, OutputLimits, Partitioning,
-    SealedCommit, SealedStorage, SealedTask, Step, StoreQuestion, ToWorker, Worker, WorkerConfig,
-    WorkerCounts,
+    SealedCommit, SealedStorage, SealedTask, Step, StoreQuestion, ToWorker, TopicLookup, Worker,
+    WorkerConfig, WorkerCounts,
 };

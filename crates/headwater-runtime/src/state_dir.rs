@@ -5,6 +5,7 @@
 //!     headwater.lock     locked by the running process, with its pid
 //!     headwater.json     format, application id, process id; kept for good
 //!     0_0/ 0_1/ ...      one directory per task
+//!     global/            the global stores
 //! ```
 //!
 //! One process at a time works in it. A directory with the files of Java's Kafka Streams, or of
@@ -25,6 +26,7 @@ use std::time::UNIX_EPOCH;
 use headwater_topology::TaskId;
 use uuid::Uuid;
 
+use crate::global::global_dir;
 use cleanup::TaskDirectory;
 use inspect::{Content, inspect};
 
@@ -168,14 +170,10 @@ impl StateDirectory {
     /// # Errors
     /// When it cannot be removed.
     pub fn remove_task(&self, task: TaskId) -> Result<(), StateDirError> {
-        let path = self.task(task);
-        match fs::remove_dir_all(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed.map_err(|source| StateDirError::from_io("remove", &path, source)),
-        }
+        remove(&self.task(task))
     }
 
-    /// Removes the state of all tasks, for instance before an application reads everything again
+    /// Removes the state of all tasks and of global stores, for instance before an application reads everything again
     /// from the beginning. Lock and process id stay (feature row R28).
     ///
     /// # Errors
@@ -184,7 +182,15 @@ impl StateDirectory {
         for task in self.tasks()? {
             self.remove_task(task)?;
         }
-        Ok(())
+        remove(&global_dir(&self.directory))
+    }
+}
+
+/// Removes a directory, if there is one.
+fn remove(path: &Path) -> Result<(), StateDirError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|source| StateDirError::from_io("remove", path, source)),
     }
 }
 

@@ -77,6 +77,7 @@ pub(crate) async fn check_topics(
     let outputs = output_topics(&topology, config, dead_letters);
     let mut names: BTreeSet<TopicName> = outputs.clone();
     names.extend(source_topics(&topology));
+    names.extend(topology.global_stores().iter().map(|store| store.topic.as_str().into()));
     names.extend(internal.iter().map(|topic| TopicName::from(topic.name.as_str())));
     let mut topics = describe(broker, names).await?;
 
@@ -108,15 +109,27 @@ pub(crate) async fn check_topics(
     Ok((topology, CheckedTopics { plan, topics }))
 }
 
-async fn match_patterns(broker: &dyn Broker, topology: &Topology) -> Result<Topology, TopicsError> {
-    if !topology.uses_patterns() {
-        return Ok(topology.clone());
-    }
+/// All topics that there are, but for those of the broker itself.
+///
+/// # Errors
+/// When the broker cannot be asked.
+pub(crate) async fn existing_topics(
+    broker: &dyn Broker,
+) -> Result<BTreeMap<TopicName, TopicDescription>, TopicsError> {
     let listed = broker.list_topics().await.map_err(|source| TopicsError::Broker {
         operation: "list the topics".to_owned(),
         source,
     })?;
-    let names = listed.iter().filter(|topic| !topic.internal).map(|topic| topic.name.as_str());
+    let listed = listed.into_iter().filter(|topic| !topic.internal);
+    Ok(listed.map(|topic| (topic.name.clone(), topic)).collect())
+}
+
+async fn match_patterns(broker: &dyn Broker, topology: &Topology) -> Result<Topology, TopicsError> {
+    if !topology.uses_patterns() {
+        return Ok(topology.clone());
+    }
+    let existing = existing_topics(broker).await?;
+    let names = existing.keys().map(TopicName::as_str);
     topology.with_matched_topics(names).map_err(|source| TopicsError::Patterns { source })
 }
 

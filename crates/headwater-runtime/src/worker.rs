@@ -5,6 +5,7 @@ mod outputs;
 mod thread_core;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ pub(crate) use thread_core::ThreadCore;
 use crate::config::StreamsConfig;
 use crate::process::{
     DefaultTimestampExtractor, DropCounts, DroppedRecords, Handlers, NullRecords, TaskError,
+    UserError,
 };
 use crate::task::{Choice, Input, MaxTaskIdle, NewTask, Task};
 
@@ -56,6 +58,18 @@ pub struct WorkerConfig {
     pub window_emit_interval: Duration,
     /// How many partitions each output topic has: sinks, changelogs, dead-letter topics.
     pub partition_counts: Arc<BTreeMap<TopicName, i32>>,
+    /// Knows other topics, for sinks that choose one for each record. Without it they find those above.
+    pub topic_lookup: Option<Arc<dyn TopicLookup>>,
+}
+
+/// Knows topics whose names come up while records are processed.
+pub trait TopicLookup: fmt::Debug + Send + Sync {
+    /// How many partitions a topic has; `None` if it does not exist. Called on the stream thread, which
+    /// waits for the answer, once for each topic that exists.
+    ///
+    /// # Errors
+    /// When it cannot be found out.
+    fn partitions(&self, topic: &TopicName) -> Result<Option<i32>, UserError>;
 }
 
 impl WorkerConfig {
@@ -105,6 +119,7 @@ impl Default for WorkerConfig {
             null_records: NullRecords::Drop,
             window_emit_interval: Duration::from_secs(1),
             partition_counts: Arc::default(),
+            topic_lookup: None,
         }
     }
 }
@@ -234,6 +249,7 @@ impl Worker {
     /// Does a bounded piece of work.
     pub fn step(&mut self, now: Now) -> Step {
         self.thread.now = now;
+        self.tasks.values_mut().for_each(|slot| slot.task.core.refresh_global_stores());
         self.punctuate();
         if self.config.exactly_once {
             self.abort_if_broken();

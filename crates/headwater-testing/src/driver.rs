@@ -2,6 +2,7 @@
 
 mod closing;
 mod core;
+mod global;
 mod opening;
 mod plan;
 mod processing;

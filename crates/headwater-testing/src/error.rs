@@ -1,9 +1,12 @@
 //! What can go wrong in a test.
 
+use std::sync::Arc;
+
 use headwater_broker::TopicName;
 use headwater_changelog::ChangelogError;
 use headwater_dsl::DslError;
 use headwater_records::RecordsError;
+use headwater_runtime::hosting::GlobalError;
 use headwater_runtime::{ConfigError, InstanceError, QueryError, TaskError};
 use headwater_store::serde::SerdeError;
 use headwater_store::{Part, StoreError};
@@ -78,6 +81,12 @@ pub enum TestDriverError {
         task: TaskId,
         /// Why.
         source: TaskError,
+    },
+    /// The global stores cannot be kept up. They stay so.
+    #[error("the global stores cannot be kept up")]
+    Global {
+        /// Why.
+        source: Arc<GlobalError>,
     },
     /// A record to be piped in cannot be written, or one that came out cannot be read.
     #[error("the {part} of a record of topic {topic} has other bytes than its serde knows")]

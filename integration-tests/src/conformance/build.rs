@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
+use headwater::runtime::ConfigError;
 use headwater::serde::{Serde, Windowed};
 use headwater::{
-    Branched, CogroupedKStream, DslError, DslStoreFormat, KGroupedStream, KGroupedTable, KStream,
-    KTable, Nullable, Printed, ProcessingContext, StreamsBuilder, StreamsConfig, TopicSelection,
+    Branched, CogroupedKStream, DslError, DslStoreFormat, GlobalKTable, KGroupedStream,
+    KGroupedTable, KStream, KTable, Nullable, Printed, ProcessingContext, StreamsBuilder,
+    StreamsConfig, TopicSelection,
 };
 use serde_json::Value as Json;
 
 use super::case::{Case, Missing, text as json_text, texts};
+use super::chooser::Chooser;
 use super::functions::{
     Failed, aggregator, constant, expression, flat_pairs, flat_values, predicate, reducer,
 };
@@ -22,7 +25,7 @@ use super::params::{
     time_from_value,
 };
 use super::printed::Page;
-use super::processors::{Recipe, Running};
+use super::processors::{Recipe, Running, Silent};
 use super::serdes::DynSerde;
 use super::transformers;
 use super::value::Value;
@@ -32,6 +35,7 @@ use super::{joins, low_level};
 pub(super) type Stream<V, K = Value> = KStream<K, V, Nullable>;
 pub(super) type Table<V, K = Value> = KTable<K, V, Nullable>;
 pub(super) type GroupedStream<V, K = Value> = KGroupedStream<K, V, Nullable>;
+pub(super) type GlobalTable = GlobalKTable<Value, Value>;
 pub(super) type WindowedKey = Windowed<Value>;
 pub(super) type Cogrouped = CogroupedKStream<Value, Value, Nullable>;
 type GroupedTable<V> = KGroupedTable<Value, V, Nullable>;
@@ -42,6 +46,7 @@ pub(super) enum Made {
     Stream(Box<dyn Any>),
     /// A [`Table`] of some type, and its queryable name.
     Table(Box<dyn Any>, Option<String>),
+    GlobalTable(GlobalTable),
     /// A [`GroupedStream`] of some type.
     GroupedStream(Box<dyn Any>),
     GroupedTable(GroupedTable<Value>),
@@ -138,6 +143,8 @@ pub(super) enum BuildFailure {
     Missing(String),
     /// The program is wrong; the operator it shows at, the number of operators if only in the end.
     Wrong { op: usize, error: DslError },
+    /// The configuration it is built with is wrong.
+    WrongConfig(ConfigError),
 }
 
 impl From<Missing> for BuildFailure {
@@ -186,7 +193,7 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
     }
     let op = case.topology.len();
     let built = match config(case) {
-        Some(config) => builder.build_with(&config?),
+        Some(config) => builder.build_with(&config.map_err(BuildFailure::WrongConfig)?),
         None => builder.build(),
     };
     let topology = built.map_err(|error| BuildFailure::Wrong { op, error })?;
@@ -197,9 +204,10 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
     let printed = printed.collect();
     let queryable = made
         .into_iter()
-        .filter_map(|(id, made)| {
-            let Made::Table(_, queryable) = made else { return None };
-            Some((id, queryable))
+        .filter_map(|(id, made)| match made {
+            Made::Table(_, queryable) => Some((id, queryable)),
+            Made::GlobalTable(table) => Some((id, Some(table.queryable_store_name().to_owned()))),
+            _ => None,
         })
         .collect();
     Ok(Built { topology, queryable, notes, printed, branches })
@@ -220,14 +228,13 @@ fn configure(builder: &StreamsBuilder, config: &Json) {
 }
 
 /// The configuration that the builder is given; `None` if it is built without.
-fn config(case: &Case) -> Option<Result<StreamsConfig, Missing>> {
+fn config(case: &Case) -> Option<Result<StreamsConfig, ConfigError>> {
     if case.config["build_without_config"] == true {
         return None;
     }
     let key = "topology.optimization";
     let set = case.config.get(key).map(|value| format!("{key}={}", json_text(value)));
-    let config = StreamsConfig::from_properties(&set.unwrap_or_default());
-    Some(config.map_err(|error| Missing(format!("configuration: {error}"))))
+    Some(StreamsConfig::from_properties(&set.unwrap_or_default()))
 }
 
 /// Applies one operator.
@@ -250,6 +257,22 @@ fn apply(
             builder.add_state_store(store(&op["store"])?);
             return Ok(None);
         }
+        "global_table" => {
+            let materialized = materialized(op.get("materialized"))?;
+            let topic = json_text(&op["topic"]);
+            let table = builder.global_table(topic, consumed(op.get("consumed"))?, materialized);
+            return Ok(Some(Made::GlobalTable(table)));
+        }
+        "add_global_store" => {
+            let recipe = Arc::new(Recipe::parse(&op["processor"])?);
+            builder.add_global_store::<_, _, Value, Value, _, _>(
+                store(&op["store"])?,
+                json_text(&op["topic"]),
+                consumed(op.get("consumed"))?,
+                move |context| Running::new(Arc::clone(&recipe), context).map(Silent),
+            );
+            return Ok(None);
+        }
         _ => {}
     }
     if let Some(joined) = joins::join(made, op)? {
@@ -265,6 +288,7 @@ fn apply(
             of_each_type!(any, GroupedStream, |group| on_grouped_stream(group, op))
         }
         Some(Made::GroupedTable(group)) => on_grouped_table(group, op),
+        Some(Made::GlobalTable(_)) => Err(Missing(format!("operator {name} of a global table"))),
         Some(Made::Windowed(group)) => group.apply(op).map(Some),
         Some(Made::Cogrouped(cogrouped)) => on_cogrouped(cogrouped, made, op),
         Some(Made::WindowedCogroup(cogroup)) => cogroup.apply(op).map(Some),
@@ -473,10 +497,11 @@ where
         }
         return Ok(());
     }
-    let Some(topic) = op.get("topic") else {
-        return Err(Missing("topic chosen by a function".to_owned()));
-    };
-    stream.to(json_text(topic), produced(op.get("produced"))?);
+    let produced = produced(op.get("produced"))?;
+    match op.get("topic") {
+        Some(topic) => stream.to(json_text(topic), produced),
+        None => stream.to_extracted(Chooser::parse(&op["extractor"])?, produced),
+    }
     Ok(())
 }
 

@@ -32,6 +32,9 @@ fn differences(case: &Case) -> Result<Vec<Difference>, Missing> {
         (Err(BuildFailure::Wrong { op, error }), Some(expected)) => {
             Ok(structure::differences_of_error(case, op, &error, expected))
         }
+        (Err(BuildFailure::WrongConfig(error)), expected) => {
+            Ok(structure::differences_of_config_error(case, &error, expected))
+        }
         (Err(BuildFailure::Wrong { error, .. }), None) => {
             Ok(vec![Difference::new("build", format!("refused: {error}"))])
         }

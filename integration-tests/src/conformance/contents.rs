@@ -94,7 +94,8 @@ struct Store {
 impl Store {
     fn find(case: &Case, built: &Built, name: &str) -> Result<Self, Missing> {
         let application = built.topology.for_application("app").expect("it was made before");
-        let mut stores = application.programs.values().flat_map(|program| &program.stores);
+        let programs = application.programs.values().chain(&application.global);
+        let mut stores = programs.flat_map(|program| &program.stores);
         let Some(store) = stores.find(|store| store.spec.name == name) else {
             return Err(Missing(format!("a look into a store that no task has, {name}")));
         };

@@ -41,17 +41,16 @@ pub(super) fn differences(case: &Case, built: &Built, found: &Found) -> Vec<Diff
 fn of_failure(case: &Case, found: &Found) -> Vec<Difference> {
     let difference = match (&found.failed, case.expect.get("error")) {
         (None, None) => return Vec::new(),
-        (Some((event, failure)), None) => {
+        (Some((event, _, failure)), None) => {
             Difference::new("run", format!("failed at event {event}: {failure}"))
         }
         (None, Some(expected)) => Difference::new("error", format!("no failure, but {expected}")),
-        (Some((event, failure)), Some(expected)) => {
+        (Some((event, class, failure)), Some(expected)) => {
             if expected["e"] != *event {
                 let found = format!("event {event}: {failure}");
                 Difference::of("error.e", &found, &expected["e"].to_string())
-            } else if expected["class"] != "StreamsException" {
-                // What a task fails with is that.
-                let found = format!("StreamsException: {failure}");
+            } else if expected["class"] != *class {
+                let found = format!("{class}: {failure}");
                 Difference::of("error.class", &found, text(&expected["class"]))
             } else {
                 return Vec::new();

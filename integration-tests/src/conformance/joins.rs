@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use headwater::serde::Serde;
 use serde_json::Value as Json;
 
-use super::build::{Dyn, Made, Stream, Table, named};
+use super::build::{Dyn, GlobalTable, Made, Show, Stream, Table, WindowedKey, named, named_stream};
 use super::case::{Missing, text as json_text};
 use super::functions::{expression, joiner};
 use super::params::{joined, materialized, table_joined};
@@ -57,6 +57,20 @@ pub(super) fn join(made: &BTreeMap<String, Made>, op: &Json) -> Result<Option<Ma
             of_two_types!((left, Stream), (right, Table), |l, r| {
                 stream_with_table(l, r, kind, op)
             })
+        }
+        (Some(Made::Stream(left)), Some(Made::GlobalTable(table))) => {
+            let left: &dyn Any = &**left;
+            if let Some(stream) = left.downcast_ref::<Stream<Value>>() {
+                stream_with_global_table(stream, table, kind, op)
+            } else if let Some(stream) = left.downcast_ref::<Stream<i64>>() {
+                stream_with_global_table(stream, table, kind, op)
+            } else if let Some(stream) = left.downcast_ref::<Stream<Value, WindowedKey>>() {
+                stream_with_global_table(stream, table, kind, op)
+            } else if let Some(stream) = left.downcast_ref::<Stream<i64, WindowedKey>>() {
+                stream_with_global_table(stream, table, kind, op)
+            } else {
+                unreachable!("there are no other types")
+            }
         }
         _ => Err(unknown()),
     }
@@ -156,4 +170,27 @@ where
         Kind::Left => stream.try_left_join_table_with_key(table, join, joined),
         Kind::Outer => return Err(Missing("outer join of a stream and a table".to_owned())),
     }))
+}
+
+fn stream_with_global_table<K: Show, V: Dyn>(
+    stream: &Stream<V, K>,
+    table: &GlobalTable,
+    kind: Kind,
+    op: &Json,
+) -> Result<Made, Missing> {
+    let key = expression(&op["key"])?;
+    let mapper = move |k: Option<&K>, v: &V| K::show(k, |k| V::show(Some(v), |v| key(k, v)));
+    let joiner = joiner(&op["joiner"])?;
+    let with_key = op["with_key"] == true;
+    let join = move |k: Option<&K>, l: &V, r: Option<&Value>| {
+        K::show(k.filter(|_| with_key), |k| V::show(Some(l), |l| joiner(k, l, r)))
+    };
+    let joined = match kind {
+        Kind::Inner => {
+            stream.try_join_global_table_with_key(table, mapper, move |k, l, r| join(k, l, Some(r)))
+        }
+        Kind::Left => stream.try_left_join_global_table_with_key(table, mapper, join),
+        Kind::Outer => return Err(Missing("outer join of a stream and a global table".to_owned())),
+    };
+    Ok(Made::stream(named_stream(joined, op)))
 }

@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::build::{BuildFailure, Built};
 use super::case::{Case, Missing, text as json_text, texts};
+use super::chooser::Chooser;
 use super::notes::Notes;
 use super::params::{consumed, processed, produced, store};
 use super::processors::{Recipe, Running};
@@ -62,11 +63,13 @@ fn apply(builder: &mut TopologyBuilder, op: &Json) -> Result<Result<(), DslError
             )
         }
         "add_sink" => {
-            let Some(topic) = op.get("topic") else {
-                return Err(Missing("topic chosen by a function".to_owned()));
-            };
             let produced = produced::<Value, Value>(Some(&without_name(op)))?;
-            builder.add_sink(name, json_text(topic), produced, parents)
+            if let Some(topic) = op.get("topic") {
+                builder.add_sink(name, json_text(topic), produced, parents)
+            } else {
+                let chooser = Chooser::parse(&op["extractor"])?;
+                builder.add_extracted_sink(name, chooser, produced, parents)
+            }
         }
         "add_read_only_store" => {
             let recipe = Arc::new(Recipe::parse(&op["processor"])?);
@@ -75,6 +78,18 @@ fn apply(builder: &mut TopologyBuilder, op: &Json) -> Result<Result<(), DslError
             };
             let consumed = consumed(Some(&without_name(op)))?;
             builder.add_read_only_state_store::<_, _, Value, Value, Value, Value, _, _>(
+                store(&op["store"])?,
+                (json_text(&op["source"]), json_text(&op["topic"]), consumed),
+                (name, supplier),
+            )
+        }
+        "add_global_store" => {
+            let recipe = Arc::new(Recipe::parse(&op["processor"])?);
+            let supplier = move |context: &mut headwater::ProcessorContext<'_, '_, _, _>| {
+                Running::new(Arc::clone(&recipe), context)
+            };
+            let consumed = consumed(Some(&without_name(op)))?;
+            builder.add_global_store::<_, _, Value, Value, Value, Value, _, _>(
                 store(&op["store"])?,
                 (json_text(&op["source"]), json_text(&op["topic"]), consumed),
                 (name, supplier),
@@ -94,7 +109,8 @@ fn apply(builder: &mut TopologyBuilder, op: &Json) -> Result<Result<(), DslError
 fn without_name(op: &Json) -> Json {
     let fields = ["key", "value", "extractor", "reset", "partitioner"];
     let mut params = json!({});
-    for field in fields {
+    // The extractor of a sink is another thing than that of a source.
+    for field in fields.into_iter().filter(|it| *it != "extractor" || op["op"] != "add_sink") {
         if let Some(value) = op.get(field) {
             params[field] = value.clone();
         }

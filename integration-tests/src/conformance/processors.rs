@@ -516,3 +516,40 @@ impl<R: AsRef<Recipe> + Send + 'static> FixedKeyProcessor<Value, Value, Value> f
         self.tick(&mut FixedOut { context, record: None }, punctuation)
     }
 }
+
+/// The processor of a global store, below which there is nothing.
+pub(super) struct Silent<R>(pub(super) Running<R>);
+
+struct SilentOut<'c, 'a, 'cx>(&'c mut ProcessorContext<'a, 'cx, (), ()>);
+
+impl<'a, 'cx: 'a> Out<'a, 'cx> for SilentOut<'_, 'a, 'cx> {
+    fn context(&mut self) -> &mut ProcessingContext<'a, 'cx> {
+        self.0
+    }
+
+    fn forward(&mut self, _: Record<'_, Value, Value>) -> Result<(), UserError> {
+        Ok(())
+    }
+
+    fn forward_with_headers(
+        &mut self,
+        _: Record<'_, Value, Value>,
+        _: Headers,
+    ) -> Result<(), UserError> {
+        Ok(())
+    }
+
+    fn forward_to(&mut self, child: &str, _: Record<'_, Value, Value>) -> Result<(), UserError> {
+        Err(format!("a global processor has no child {child}").into())
+    }
+}
+
+impl<R: AsRef<Recipe> + Send + 'static> Processor<Value, Value, (), ()> for Silent<R> {
+    fn process(
+        &mut self,
+        context: &mut ProcessorContext<'_, '_, (), ()>,
+        record: Record<'_, Value, Value>,
+    ) -> Result<(), UserError> {
+        self.0.run(&mut SilentOut(context), record)
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater::runtime::DefaultTimestampExtractor;
+use headwater::runtime::{DefaultTimestampExtractor, OffsetMetadata};
 use headwater::serde::{RawBytes, Serializer, Window, Windowed};
 use headwater::topology::{NodeId, NodeKind};
 use headwater::{
@@ -41,8 +41,8 @@ pub(super) struct Found {
     pub(super) stores: BTreeMap<String, Json>,
     /// By topic; none after a failure.
     pub(super) committed_metadata: BTreeMap<String, String>,
-    /// The event at which it failed, and why.
-    pub(super) failed: Option<(usize, String)>,
+    /// The event at which it failed, the class of what the original throws then, and why.
+    pub(super) failed: Option<(usize, &'static str, String)>,
 }
 
 /// Runs a case to its end, or to its first failure.
@@ -54,7 +54,7 @@ pub(super) fn run(case: &Case, built: &Built) -> Result<Found, Missing> {
     let driver = match driver(case, built).build() {
         Ok(driver) => driver,
         Err(error) => {
-            found.failed = Some((0, show_error(&error)));
+            found.failed = Some((0, class(&error), show_error(&error)));
             return Ok(found);
         }
     };
@@ -66,7 +66,7 @@ pub(super) fn run(case: &Case, built: &Built) -> Result<Found, Missing> {
             continue;
         }
         if let Err(error) = happen(case, &driver, input)? {
-            found.failed = Some((event, show_error(&error)));
+            found.failed = Some((event, class(&error), show_error(&error)));
             return Ok(found);
         }
         let produced = driver.produced_records();
@@ -87,8 +87,19 @@ pub(super) fn run(case: &Case, built: &Built) -> Result<Found, Missing> {
     found.stores = contents::stores(case, &driver, built)?;
     let topics = case.input.iter().filter_map(|event| event["topic"].as_str());
     let internal = found.topics.keys().map(String::as_str);
+    // What operators keep is committed with every input, also with those that nothing came from.
+    let repartition = built.topology.for_application("app").expect("it was made before").graph;
+    let repartition =
+        repartition.subtopologies().iter().flat_map(|it| &it.repartition_source_topics);
+    let unread = repartition.filter(|topic| {
+        driver.committed_offset(topic.as_str(), 0).is_some_and(|committed| {
+            let metadata = OffsetMetadata::decode(&committed.metadata);
+            metadata.is_ok_and(|metadata| !metadata.processor_metadata.is_empty())
+        })
+    });
     found.committed_metadata = topics
         .chain(internal)
+        .chain(unread.map(String::as_str))
         .filter_map(|topic| {
             let committed = driver.committed_offset(topic, 0)?;
             Some((topic.to_owned(), committed.metadata))
@@ -132,6 +143,14 @@ fn dropped_records_total(driver: &TopologyTestDriver, built: &Built) -> u64 {
     let uncounted = dropped.nodes().filter(|(_, node, _)| is_filter(node));
     let uncounted = uncounted.map(|(_, _, counts)| counts.of(DropReason::NullKey));
     dropped.total() - uncounted.sum::<u64>()
+}
+
+/// What the original throws: user code's own exception where it fails on a global topic.
+fn class(error: &TestDriverError) -> &'static str {
+    match error {
+        TestDriverError::Global { .. } => "IllegalStateException",
+        _ => "StreamsException",
+    }
 }
 
 /// An error with all its causes.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use headwater::DslError;
+use headwater::runtime::ConfigError;
 use headwater::topology::{InternalTopicDefaults, Topology};
 use serde_json::{Map, Value as Json, json};
 
@@ -31,6 +32,24 @@ pub(super) fn differences_of_ruled_out(op: usize, expected: Option<&Json>) -> Ve
     }
     let expected = expected.map_or_else(|| "no error".to_owned(), ToString::to_string);
     vec![Difference::of("error", &format!("operator {op} cannot be written"), &expected)]
+}
+
+/// A configuration that is refused when it is read, the original refuses when it builds with it.
+pub(super) fn differences_of_config_error(
+    case: &Case,
+    error: &ConfigError,
+    expected: Option<&Json>,
+) -> Vec<Difference> {
+    let is_refused = expected.is_some_and(|expected| {
+        expected["phase"] == "build"
+            && expected["class"] == "ConfigException"
+            && expected["op"].as_u64() == Some(case.topology.len() as u64)
+    });
+    if is_refused {
+        return Vec::new();
+    }
+    let expected = expected.map_or_else(|| "no error".to_owned(), ToString::to_string);
+    vec![Difference::of("error", &format!("ConfigException: {error}"), &expected)]
 }
 
 /// How a wrong program differs from how the original says it is wrong.

@@ -3,6 +3,7 @@
 mod app;
 mod conformance;
 mod exactly_once;
+mod global;
 mod joins;
 mod nulls;
 mod optimized;
@@ -11,5 +12,6 @@ mod queries;
 mod restarts;
 mod stores;
 mod times;
+mod topics;
 mod windows;
 mod word_count;

@@ -118,6 +118,7 @@ impl LogicalGraph {
         let node = &self.nodes[table.0];
         let (store, view) = match &node.kind {
             LogicalKind::TableSource(source) => (Some(&source.store), None),
+            LogicalKind::GlobalStore(source) => (Some(&source.store), None),
             LogicalKind::StreamToTable(table) => (Some(&table.store), None),
             LogicalKind::Processor(processor) if processor.old_values_from_parent => {
                 match &processor.view {

@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use headwater_runtime::TopologyOptimization;
 use headwater_topology::{
-    InternalTopicProperties, SinkTopic, SourceOptions, StoreKind, StoreSpec, Topics,
+    InternalTopicProperties, SinkTopic, SourceOptions, StoreKind, StoreSource, StoreSpec, Topics,
     TopologyBuilder,
 };
 
-use super::{LogicalGraph, LogicalKind, NodeKey, Processor, Repartition, TableJoin, TableSource};
+use super::{
+    GlobalSource, LogicalGraph, LogicalKind, NodeKey, Processor, Repartition, TableJoin,
+    TableSource,
+};
 use crate::error::DslError;
 use crate::store::{DslStoreFormat, StoreDeclaration, check};
 use crate::wiring::{Behaviour, Behaviours};
@@ -130,6 +133,7 @@ impl LogicalGraph {
                 write_repartition(draft, &parents, repartition, passes_null_keys)?;
             }
             LogicalKind::Store(store) => draft.declare(store, [""; 0])?,
+            LogicalKind::GlobalStore(source) => draft.declare_global(name, source)?,
         }
         Ok(())
     }
@@ -192,6 +196,29 @@ impl Draft {
         check(&store.spec)?;
         let spec = self.format(store);
         self.builder.add_state_store(Arc::clone(&spec), users)?;
+        let declaration = StoreDeclaration { spec, ..StoreDeclaration::clone(store) };
+        self.behaviours.stores.insert(store.spec.name.clone(), Arc::new(declaration));
+        Ok(())
+    }
+
+    /// Adds a global store with the nodes that feed it.
+    pub(crate) fn declare_global(
+        &mut self,
+        processor: &str,
+        source: &GlobalSource,
+    ) -> Result<(), DslError> {
+        let GlobalSource { topic, options, source_name, store, .. } = source;
+        check(&store.spec)?;
+        let spec = self.format(store);
+        let from = StoreSource {
+            source: source_name.clone(),
+            topic: topic.clone(),
+            processor: processor.to_owned(),
+            timestamp_extractor: options.timestamp_extractor,
+        };
+        self.builder.add_global_store(Arc::clone(&spec), from)?;
+        self.behave(source_name, Behaviour::Source(Arc::clone(&source.source.0)));
+        self.behave(processor, Behaviour::Inner(Arc::clone(&source.processor.0)));
         let declaration = StoreDeclaration { spec, ..StoreDeclaration::clone(store) };
         self.behaviours.stores.insert(store.spec.name.clone(), Arc::new(declaration));
         Ok(())

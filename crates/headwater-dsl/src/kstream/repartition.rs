@@ -12,7 +12,7 @@ use crate::error::DslError;
 use crate::graph::{
     LogicalGraph, LogicalKind, Mergeable, MergedRepartition, Repartition, RepartitionFilter, Wire,
 };
-use crate::nodes::{ReadAs, sink, source, step};
+use crate::nodes::{ReadAs, WriteAs, sink, source, step};
 use crate::nullity::Nullity;
 use crate::params::{Extractor, FailOnInvalidTimestamp, Repartitioned, StreamPartitioner};
 use crate::serdes::Codec;
@@ -97,7 +97,10 @@ pub(crate) fn repartition<K: 'static, V: 'static>(
             dropping: Wire(drop_null_keys::<K, V>()),
             passing: Wire(pass_on::<K, V>()),
         }),
-        sink: Wire(sink(key.clone(), value.clone(), partitioner, topic.clone())),
+        sink: Wire(sink(
+            WriteAs { key: key.clone(), value: value.clone(), partitioner },
+            topic.clone(),
+        )),
         // Records of ours have valid times, whatever the application says of others (D17).
         source: Wire(source(ReadAs {
             key: key.clone(),
@@ -136,7 +139,10 @@ impl<K: 'static, V: 'static> Mergeable for RepartitionSerdes<K, V> {
         MergedRepartition {
             dropping: drop_null_keys::<K, V>(),
             passing: pass_on::<K, V>(),
-            sink: sink(key.clone(), value.clone(), None, topic.to_owned()),
+            sink: sink(
+                WriteAs { key: key.clone(), value: value.clone(), partitioner: None },
+                topic.to_owned(),
+            ),
             source: source(read),
             serdes: Arc::new(Self { key, value }),
         }

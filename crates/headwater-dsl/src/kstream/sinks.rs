@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use headwater_runtime::UserError;
 use headwater_topology::SinkTopic;
@@ -10,9 +11,9 @@ use super::KStream;
 use crate::builder::own_or_inherited;
 use crate::error::DslError;
 use crate::graph::{LogicalGraph, LogicalKind, NodeKey, Processor, SharedGraph, Wire};
-use crate::nodes::{sink, step};
+use crate::nodes::{WriteAs, choosing_sink, sink, step};
 use crate::nullity::Nullity;
-use crate::params::{Printed, Produced, print_line};
+use crate::params::{Printed, Produced, TopicNameExtractor, print_line};
 
 /// An operator without result, to be named if need be.
 pub struct Terminal {
@@ -91,12 +92,40 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
         let Produced { key, value, name, partitioner } = produced;
         let key = own_or_inherited(key, self.key_serde.as_ref());
         let value = own_or_inherited(value, self.value_serde.as_ref());
+        let write = WriteAs { key, value, partitioner };
+        let wire = Wire(sink(write, topic.clone()));
+        self.add_sink(name.as_deref(), LogicalKind::Sink { topic: SinkTopic::named(topic), wire });
+    }
+
+    /// Writes every record to the topic that is chosen for it. A topic that does not exist is a failure of
+    /// production, about which the handler decides; one that is new is found when it is first chosen.
+    ///
+    /// ```
+    /// use headwater_dsl::{Consumed, Produced, Record, RecordContext, StreamsBuilder};
+    /// use headwater_store::serde::Utf8;
+    ///
+    /// let builder = StreamsBuilder::new();
+    /// builder.stream("orders", Consumed::with(Utf8, Utf8)).to_extracted(
+    ///     |record: Record<'_, String, String>, _: RecordContext<'_>| {
+    ///         format!("orders-of-{}", record.key.map_or("nobody", String::as_str))
+    ///     },
+    ///     Produced::with(Utf8, Utf8),
+    /// );
+    /// # builder.build()?;
+    /// # Ok::<(), headwater_dsl::DslError>(())
+    /// ```
+    pub fn to_extracted(&self, extractor: impl TopicNameExtractor<K, V>, produced: Produced<K, V>) {
+        let Produced { key, value, name, partitioner } = produced;
+        let key = own_or_inherited(key, self.key_serde.as_ref());
+        let value = own_or_inherited(value, self.value_serde.as_ref());
+        let topic = SinkTopic::Dynamic { chooser: extractor.name().to_owned() };
+        let wire = Wire(choosing_sink(WriteAs { key, value, partitioner }, Arc::new(extractor)));
+        self.add_sink(name.as_deref(), LogicalKind::Sink { topic, wire });
+    }
+
+    fn add_sink(&self, name: Option<&str>, kind: LogicalKind) {
         let mut graph = self.graph.borrow_mut();
-        let name = graph.name_or_next(name.as_deref(), super::repartition::SINK);
-        let kind = LogicalKind::Sink {
-            wire: Wire(sink(key, value, partitioner, topic.clone())),
-            topic: SinkTopic::named(topic),
-        };
+        let name = graph.name_or_next(name, super::repartition::SINK);
         graph.add(&[self.node], name, kind);
     }
 }

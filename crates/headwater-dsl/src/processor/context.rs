@@ -264,7 +264,8 @@ impl Surroundings {
                 key: std::any::type_name::<K>(),
                 value: std::any::type_name::<V>(),
             })?;
-        Ok(make(super::stores::Place { name: name.into(), slot: store.slot, key, value }))
+        let (slot, is_read_only) = (store.slot, store.is_read_only);
+        Ok(make(super::stores::Place { name: name.into(), slot, key, value, is_read_only }))
     }
 }
 

@@ -57,6 +57,14 @@ pub enum ContextError {
         /// The value type asked for.
         value: &'static str,
     },
+    /// A write to a global store, which only the processor of its own topic may write.
+    #[error(
+        "global store {store} is only read here; send the change to its topic, so that every instance gets it"
+    )]
+    ReadOnly {
+        /// The store.
+        store: Arc<str>,
+    },
     /// No node of that name is below the processor.
     #[error("no node {child} below {node}; there are {children:?}")]
     UnknownChild {

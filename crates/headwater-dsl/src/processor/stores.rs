@@ -26,6 +26,8 @@ pub(super) struct Place<K, V> {
     pub(super) slot: StoreSlot,
     pub(super) key: Codec<K>,
     pub(super) value: Codec<V>,
+    /// A global store, as tasks have it.
+    pub(super) is_read_only: bool,
 }
 
 impl<K, V> Clone for Place<K, V> {
@@ -35,6 +37,7 @@ impl<K, V> Clone for Place<K, V> {
             slot: self.slot,
             key: Arc::clone(&self.key),
             value: Arc::clone(&self.value),
+            is_read_only: self.is_read_only,
         }
     }
 }
@@ -125,6 +128,9 @@ impl<K, V> Place<K, V> {
             Option<&[u8]>,
         ) -> Result<T, ContextError>,
     ) -> Result<T, ContextError> {
+        if self.is_read_only {
+            return Err(ContextError::ReadOnly { store: Arc::clone(&self.name) });
+        }
         self.with_key(context, key, |context, key| {
             let Some(value) = value else { return put(context, key, None) };
             let mut bytes = context.cx.take_buffer();

@@ -4,6 +4,7 @@
 
 mod entry;
 mod follow_side;
+mod global_side;
 mod group_side;
 mod leader_side;
 mod loops;
@@ -27,6 +28,7 @@ use super::close::GroupMembership;
 use super::committer::CommitterEvent;
 use super::error::InstanceError;
 use super::fetcher::{FetchCommand, FetchFailure, Released};
+use super::global::GlobalNews;
 use super::group::{GroupCommand, GroupNews};
 use super::life_cycle::{Role, Stage, TaskEvent};
 use super::opener::OpenedTask;
@@ -40,6 +42,7 @@ use crate::facts::StandingShare;
 use crate::query::{LocalTask, LocalTasks};
 use crate::task::{TaskState, TaskWatch};
 use entry::TaskEntry;
+use global_side::Global;
 use leader_side::{Ends, Leading};
 use loops::{start_fetcher, start_follower, start_restorer};
 use task_side::send;
@@ -90,6 +93,13 @@ pub(super) struct Views {
     /// How far those are that follow.
     pub(super) followed: watch::Sender<BTreeMap<TaskId, Arc<FollowProgress>>>,
     pub(super) error: Arc<OnceLock<Arc<InstanceError>>>,
+}
+
+/// Where the task can be seen at work; the same when it comes back, so that its counts go on.
+fn watch_of(views: &Views, task: TaskId) -> Arc<TaskWatch> {
+    let mut watch = Arc::default();
+    views.watches.send_modify(|watches| watch = Arc::clone(watches.entry(task).or_default()));
+    watch
 }
 
 /// What is gone cannot be queried, also after a crash: a view must not keep a store open.
@@ -173,6 +183,7 @@ pub(super) struct Coordinator {
     released: Arc<Released>,
     restorer: mpsc::UnboundedSender<RestoreCommand<TaskId, StoreStep>>,
     follower: mpsc::UnboundedSender<FollowCommand<TaskId, StoreStep>>,
+    global: Global,
     grants: watch::Sender<Option<Grant>>,
     member: Member,
     /// The group is not joined anew before this time.
@@ -217,6 +228,7 @@ pub(super) struct Hears {
     restored: mpsc::UnboundedReceiver<RestoreEnd<TaskId, StoreStep>>,
     followed: mpsc::UnboundedReceiver<FollowNews<TaskId, StoreStep>>,
     fetch_failures: mpsc::UnboundedReceiver<FetchFailure>,
+    global: mpsc::UnboundedReceiver<GlobalNews>,
 }
 
 impl Coordinator {
@@ -238,6 +250,9 @@ impl Coordinator {
         let fetcher = start_fetcher(&shared, &mut jobs, &released, fetch_failures);
         let restorer = start_restorer(&shared, &mut jobs, &hooks, restored);
         let follower = start_follower(&shared, &mut jobs, &hooks, followed);
+        let (global, hear_global) = mpsc::unbounded_channel();
+        let watch = |task| watch_of(&views, task);
+        let global = Global::start(&shared, &mut jobs, (&hooks, watch), global);
         let now = shared.clock.monotonic();
         let purge_interval = Duration::from_millis(shared.config.repartition_purge_interval_ms);
         let cleaning = Duration::from_millis(shared.config.state_cleanup_delay_ms);
@@ -259,6 +274,7 @@ impl Coordinator {
             released,
             restorer,
             follower,
+            global,
             grants: watch::Sender::new(None),
             member: Member::Left,
             join_not_before: Duration::ZERO,
@@ -289,6 +305,7 @@ impl Coordinator {
             restored: hear_restored,
             followed: hear_followed,
             fetch_failures: hear_fetch_failures,
+            global: hear_global,
         };
         (coordinator, hears)
     }
@@ -319,6 +336,7 @@ impl Coordinator {
                 Some(end) = hears.restored.recv() => self.restored(end),
                 Some(news) = hears.followed.recv() => self.hear_follower(news),
                 Some(failure) = hears.fetch_failures.recv() => self.fetch_failed(failure),
+                Some(news) = hears.global.recv() => self.hear_global(news),
                 Some(ended) = self.jobs.join_next() => {
                     if let Err(error) = ended && error.is_panic() {
                         self.fatal(InstanceError::JobPanicked);
@@ -361,7 +379,7 @@ impl Coordinator {
 
     /// Whether tasks may be opened now.
     fn may_open(&self) -> bool {
-        !self.cleaning && self.fencing.is_empty()
+        !self.cleaning && self.fencing.is_empty() && self.global.is_complete()
     }
 
     /// An error that no other handler took.
@@ -424,7 +442,11 @@ impl Coordinator {
         if leaves && has_committed && self.member == Member::Yes {
             self.leave_group();
         }
-        if self.tasks.is_empty() && self.member != Member::Leaving {
+        if self.tasks.is_empty() {
+            // Nobody reads the global stores any more.
+            self.global.close();
+        }
+        if self.tasks.is_empty() && self.global.is_gone() && self.member != Member::Leaving {
             self.finish();
         }
     }
@@ -459,6 +481,7 @@ impl Coordinator {
         });
         self.show_stores();
         let running = self.plan == Plan::Followed
+            && self.global.is_complete()
             && self.tasks.values().all(|entry| {
                 entry.life.stage() == Stage::Running || entry.life.wanted() == Some(Role::Standby)
             });
@@ -501,10 +524,10 @@ impl Coordinator {
             !same
         });
         let open = self.tasks.iter().filter(|(_, entry)| !entry.local_stores.is_empty());
-        let local: LocalTasks = open
+        let mut local: LocalTasks = open
             .map(|(&id, entry)| {
                 let stores = Arc::clone(&entry.local_stores);
-                let thread = self.threads[entry.thread].messages();
+                let thread = Some(self.threads[entry.thread].messages());
                 // What follows holds an older state, as what restores does.
                 let state = match entry.life.stage() {
                     Stage::Following => TaskState::Restoring,
@@ -513,13 +536,11 @@ impl Coordinator {
                 (id, LocalTask { state, stores, thread })
             })
             .collect();
+        local.extend(self.global.local());
         self.views.local.send_if_modified(|shown| {
             let same = shown.len() == local.len()
                 && shown.iter().zip(&local).all(|((id, shown), (other, local))| {
-                    id == other
-                        && shown.state == local.state
-                        && shown.thread.same_channel(&local.thread)
-                        && Arc::ptr_eq(&shown.stores, &local.stores)
+                    id == other && shown.state == local.state && shown.is_same(local)
                 });
             if !same {
                 *shown = local;

@@ -7,6 +7,7 @@ use headwater_store::StoreError;
 use headwater_topology::TaskId;
 
 use crate::config::ConfigError;
+use crate::global::GlobalError;
 use crate::process::{TaskError, UserError};
 use crate::state_dir::StateDirError;
 use crate::topics_check::TopicsError;
@@ -137,6 +138,9 @@ pub enum InstanceError {
         /// What the store says.
         source: StoreError,
     },
+    /// Global state cannot be kept up: records of global topics failed, or the stores.
+    #[error("the global state cannot be kept up")]
+    Global(#[from] GlobalError),
     /// The group does not take this member.
     #[error("this instance cannot be a member of the group")]
     Membership {

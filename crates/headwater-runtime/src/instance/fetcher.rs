@@ -19,7 +19,9 @@ use tokio::sync::mpsc;
 use super::reset::reset_offset;
 use crate::process::OffsetReset;
 use crate::worker::{FetchedInput, ToWorker};
-use positions::{Brought, Decoded, Positions, decode};
+use positions::{Brought, Positions};
+
+pub(super) use positions::{Decoded, decode};
 
 pub(super) use released::Released;
 

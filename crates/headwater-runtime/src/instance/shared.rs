@@ -12,6 +12,7 @@ use headwater_topology::{TaskId, TaskPlan};
 use uuid::Uuid;
 
 use super::assignor::ChosenAssignor;
+use super::global::GlobalPlan;
 use super::plan::Changelogs;
 use crate::config::StreamsConfig;
 use crate::process::{Handlers, Program};
@@ -35,6 +36,8 @@ pub(super) struct Shared {
     /// `None` when the backend keeps nothing on disk.
     pub(super) state_dir: Option<StateDirectory>,
     pub(super) programs: BTreeMap<u32, Arc<Program>>,
+    /// `None` without global stores.
+    pub(super) global: Option<GlobalPlan>,
     pub(super) tasks: TaskPlan,
     pub(super) changelogs: Changelogs,
     pub(super) partition_counts: Arc<BTreeMap<TopicName, i32>>,

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::process::store::{TaskStore, unreadable};
 use crate::process::{
     FirstPunctuation, Headers, ProcessorSlot, PunctuationToken, PunctuationType, RawRecord,
-    SinkSlot, StoreSlot, TaskError, TaskErrorKind, TaskProcessor,
+    SinkSlot, StoreSlot, TaskError, TaskErrorKind, TaskProcessor, UserError,
 };
 use crate::task::TaskCore;
 use crate::worker::{AppendError, Partitioning, ThreadCore, TopicIndex};
@@ -208,23 +208,45 @@ impl Cx<'_> {
     }
 }
 
+/// A topic that records are written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputTopic(TopicIndex);
+
 /// # Sinks
 impl Cx<'_> {
-    /// How many partitions a sink's topic has.
-    pub fn partitions(&self, sink: SinkSlot) -> i32 {
-        self.thread.outputs.partitions(self.task.sinks[sink.index()])
+    /// The topic of a sink that always writes to the same one.
+    #[inline]
+    pub fn topic_of(&self, sink: SinkSlot) -> OutputTopic {
+        OutputTopic(self.task.sinks[sink.index()])
     }
 
-    /// The partition of a sink's topic where Kafka's default partitioner puts a key of these bytes.
-    pub fn default_partition(&self, sink: SinkSlot, key: &[u8]) -> i32 {
-        partition_for_key(key, self.partitions(sink))
-    }
-
-    /// Writes a record with the present headers: encodes it into the batch its partition is
-    /// building.
+    /// The topic of this name, for a sink that chooses one for each record; `None` if there is no such
+    /// topic. What has been written to before is found without asking anybody.
     ///
     /// # Errors
-    /// [`TaskError::Unwritable`] when it is too large, [`TaskError::NoSuchPartition`].
+    /// When the broker cannot be asked.
+    #[inline]
+    pub fn find_topic(&mut self, name: &str) -> Result<Option<OutputTopic>, UserError> {
+        match self.thread.outputs.find(name) {
+            Some(topic) => Ok(Some(OutputTopic(topic))),
+            None => self.thread.look_up_topic(name).map(|found| found.map(OutputTopic)),
+        }
+    }
+
+    /// How many partitions a topic has.
+    pub fn partitions(&self, topic: OutputTopic) -> i32 {
+        self.thread.outputs.partitions(topic.0)
+    }
+
+    /// The partition of a topic where Kafka's default partitioner puts a key of these bytes.
+    pub fn default_partition(&self, topic: OutputTopic, key: &[u8]) -> i32 {
+        partition_for_key(key, self.partitions(topic))
+    }
+
+    /// Writes a record to the topic of a sink, as [`send_to`](Self::send_to).
+    ///
+    /// # Errors
+    /// As for [`send_to`](Self::send_to).
     #[inline]
     pub fn send(
         &mut self,
@@ -234,7 +256,23 @@ impl Cx<'_> {
         timestamp: i64,
         partitioning: Partitioning,
     ) -> Result<(), TaskError> {
-        let topic = self.task.sinks[sink.index()];
+        self.send_to(self.topic_of(sink), key, value, timestamp, partitioning)
+    }
+
+    /// Writes a record with the present headers: encodes it into the batch its partition is
+    /// building.
+    ///
+    /// # Errors
+    /// [`TaskError::Unwritable`] when it is too large, [`TaskError::NoSuchPartition`].
+    #[inline]
+    pub fn send_to(
+        &mut self,
+        OutputTopic(topic): OutputTopic,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        timestamp: i64,
+        partitioning: Partitioning,
+    ) -> Result<(), TaskError> {
         let record = Record { timestamp, key, value, headers: &[] };
         let sent = if self.task.headers.is_empty() {
             self.thread.outputs.append(topic, partitioning, record)

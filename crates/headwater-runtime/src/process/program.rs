@@ -275,10 +275,14 @@ pub struct Program {
     pub sources: Vec<SourceProgram>,
     /// The stores, by [`StoreSlot`](crate::StoreSlot), in the order in which caches are flushed.
     pub stores: Vec<StoreProgram>,
+    /// The global stores, which are only read; their slots follow on those of the stores.
+    pub global_stores: Vec<StoreProgram>,
     /// The user's processors, by [`ProcessorSlot`].
     pub processors: Vec<ProcessorProgram>,
     /// The operators with times of their own, by [`OperatorSlot`](crate::OperatorSlot).
     pub operators: Vec<OperatorProgram>,
     /// Where records go out, by [`SinkSlot`](crate::SinkSlot).
     pub sinks: Vec<SinkProgram>,
+    /// Whether there are sinks that choose a topic for each record.
+    pub chooses_topics: bool,
 }

@@ -49,8 +49,8 @@ pub(crate) struct TaskStore {
     pub(crate) keeper: Keeper,
     /// A value in its layout; kept for its room.
     stored: Vec<u8>,
-    /// Which of the task's storages holds it.
-    pub(crate) storage: usize,
+    /// Which of the task's storages holds it; `None` for a global store, which is only read.
+    pub(crate) storage: Option<usize>,
     pub(crate) changelog: Option<StoreChangelog>,
     /// Set when the store is cached.
     pub(crate) cache: Option<StoreCache>,
@@ -119,7 +119,7 @@ impl TaskStore {
         spec: &StoreSpec,
         layout: Layout,
         overlay: Overlay<RecordContext>,
-        storage: usize,
+        storage: Option<usize>,
     ) -> Self {
         let name = Arc::from(spec.name.as_str());
         let keeper = Keeper::of(spec, layout);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater_store::{
-    CommittedStore, Direction, KeyRange, KeyValueBytes, Layout, SpaceId, StorageReader,
+    CommittedStore, Direction, KeyRange, KeyValueBytes, KeyValueRead as _, Layout, SpaceId,
+    StorageReader,
 };
 use headwater_topology::{TaskId, TaskPlan};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -28,8 +29,23 @@ pub(crate) struct LocalStore {
 pub(crate) struct LocalTask {
     pub(crate) state: TaskState,
     pub(crate) stores: Arc<[LocalStore]>,
-    /// Its stream thread.
-    pub(crate) thread: mpsc::UnboundedSender<ToWorker>,
+    /// Its stream thread; `None` where there is nothing uncommitted to ask for, in global stores.
+    pub(crate) thread: Option<mpsc::UnboundedSender<ToWorker>>,
+}
+
+impl LocalTask {
+    /// Whether both are the same task in the same life.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let threads = match (&self.thread, &other.thread) {
+            (Some(thread), Some(other)) => thread.same_channel(other),
+            (thread, other) => thread.is_none() && other.is_none(),
+        };
+        threads
+            && self.stores.len() == other.stores.len()
+            && self.stores.iter().zip(&*other.stores).all(|(store, other)| {
+                store.space == other.space && Arc::ptr_eq(&store.reader, &other.reader)
+            })
+    }
 }
 
 /// All of them.
@@ -49,9 +65,21 @@ pub(crate) struct KnownStore {
 pub(crate) struct KnownStores(BTreeMap<String, KnownStore>);
 
 impl KnownStores {
-    /// The stores of these programs, whose tasks are those.
-    pub(crate) fn new(programs: &BTreeMap<u32, Arc<Program>>, tasks: &TaskPlan) -> Self {
+    /// The stores of these programs, whose tasks are those, and the global stores.
+    pub(crate) fn new(
+        programs: &BTreeMap<u32, Arc<Program>>,
+        tasks: &TaskPlan,
+        global: Option<(TaskId, &Program)>,
+    ) -> Self {
         let mut known = BTreeMap::new();
+        if let Some((task, program)) = global {
+            for store in &program.stores {
+                let (layout, formats) = (store.layout(), store.formats.clone());
+                let (subtopology, partitions) = (task.subtopology.0, 1);
+                let facts = KnownStore { subtopology, partitions, layout, formats };
+                known.insert(store.spec.name.clone(), facts);
+            }
+        }
         for (&subtopology, program) in programs {
             let own = tasks.tasks.keys().filter(|task| task.subtopology.0 == subtopology);
             let partitions = own.map(|task| task.partition + 1).max().unwrap_or(0);
@@ -193,15 +221,44 @@ impl StoreView {
         let migrated = || QueryError::Migrated { store: self.store.to_string(), task };
         let (answer, answered) = oneshot::channel();
         let store = Arc::clone(&self.store);
-        let question = StoreQuestion { task, store, range, direction, limit, answer };
-        {
+        let is_asked = {
             let local = self.local.borrow();
             let running = |local: &&LocalTask| local.state == TaskState::Running;
             let local = local.get(&task).filter(running).ok_or_else(migrated)?;
-            local.thread.send(ToWorker::Ask(question)).map_err(|_| migrated())?;
+            if let Some(thread) = &local.thread {
+                let range = range.clone();
+                let question = StoreQuestion { task, store, range, direction, limit, answer };
+                thread.send(ToWorker::Ask(question)).map_err(|_| migrated())?;
+            }
+            local.thread.is_some()
+        };
+        if !is_asked {
+            return self.read_committed(task, range, direction, limit);
         }
         let answer = answered.await.map_err(|_| migrated())?;
         answer.map_err(|source| QueryError::Store { store: self.store.to_string(), source })
+    }
+
+    /// Entries of a store in which all is committed.
+    fn read_committed(
+        &self,
+        task: TaskId,
+        range: KeyRange,
+        direction: Direction,
+        limit: usize,
+    ) -> Result<Vec<KeyValueBytes>, QueryError> {
+        let failed = |source| QueryError::Store { store: self.store.to_string(), source };
+        let at = self.tasks.iter().position(|known| *known == task);
+        let mut stores = self.open()?;
+        let store = &mut stores[at.expect("a view asks its own tasks")];
+        let mut cursor = store.range(range, direction).map_err(failed)?;
+        let mut entries = Vec::new();
+        while entries.len() < limit
+            && let Some((key, value)) = store.next(&mut cursor).map_err(failed)?
+        {
+            entries.push((key.to_vec(), value.to_vec()));
+        }
+        Ok(entries)
     }
 }
 
@@ -226,8 +283,7 @@ mod tests {
         let open = all.iter().filter(|(_, state)| **state != TaskState::Created);
         let local: LocalTasks = open
             .map(|(&task, &state)| {
-                let (thread, _) = mpsc::unbounded_channel();
-                (task, LocalTask { state, stores: Arc::default(), thread })
+                (task, LocalTask { state, stores: Arc::default(), thread: None })
             })
             .collect();
         let selected = wanted.select("counts", &KNOWN, instance, &local, &all);

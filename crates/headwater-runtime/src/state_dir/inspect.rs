@@ -6,6 +6,8 @@ use std::path::Path;
 
 use headwater_topology::TaskId;
 
+use crate::global::GLOBAL_DIR;
+
 use super::{LOCK_FILE, PROCESS_FILE, PROCESS_FILE_NEW, StateDirError};
 
 /// Files that only Java's Kafka Streams makes (feature rows P24, P26), in the directory itself and
@@ -32,17 +34,20 @@ pub(super) fn inspect(directory: &Path) -> Result<Vec<Content>, StateDirError> {
     let mut contents = Vec::with_capacity(names.len());
     for name in names {
         let path = directory.join(&name);
-        contents.push(if [LOCK_FILE, PROCESS_FILE, PROCESS_FILE_NEW].contains(&&*name) {
-            Content::Ours
-        } else if JAVA_FILES.contains(&&*name) {
-            Content::Java(name)
-        } else if !path.is_dir() {
-            Content::Foreign(name)
-        } else if let Some(file) = java_file_in(&path)? {
-            Content::Java(format!("{name}/{file}"))
-        } else {
-            name.parse().map_or(Content::Foreign(name), Content::Task)
-        });
+        let is_ours = [LOCK_FILE, PROCESS_FILE, PROCESS_FILE_NEW].contains(&&*name);
+        contents.push(
+            if is_ours || (name == GLOBAL_DIR && path.is_dir() && java_file_in(&path)?.is_none()) {
+                Content::Ours
+            } else if JAVA_FILES.contains(&&*name) {
+                Content::Java(name)
+            } else if !path.is_dir() {
+                Content::Foreign(name)
+            } else if let Some(file) = java_file_in(&path)? {
+                Content::Java(format!("{name}/{file}"))
+            } else {
+                name.parse().map_or(Content::Foreign(name), Content::Task)
+            },
+        );
     }
     Ok(contents)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use headwater_store::{MetaUpdate, TaskStorage};
 use headwater_topology::TaskId;
 
+use crate::global::ChangeSeen;
 use crate::process::store::TaskStore;
 use crate::process::{Headers, OperatorTimes, Program, Punctuations, TaskProcessor};
 use crate::task::TaskWatch;
@@ -35,12 +36,22 @@ pub(crate) struct TaskCore {
     pub(crate) watch: Arc<TaskWatch>,
     /// Operators' stream times changed since the last commit, to be stored with the data.
     pub(crate) meta: Vec<MetaUpdate>,
+    /// Tells when global stores have changed.
+    pub(crate) global: ChangeSeen,
 }
 
 impl TaskCore {
     /// Bytes written to stores since the last commit.
     pub(crate) fn uncommitted_bytes(&self) -> usize {
         self.stores.iter().map(|store| store.overlay.uncommitted_bytes()).sum()
+    }
+
+    /// Forgets what was read of global stores if they have changed since.
+    pub(crate) fn refresh_global_stores(&mut self) {
+        if self.global.is_changed() {
+            let global = self.stores.iter_mut().filter(|store| store.storage.is_none());
+            global.for_each(|store| store.overlay.abandon());
+        }
     }
 
     /// Bytes of the record cache that this task's stores hold.

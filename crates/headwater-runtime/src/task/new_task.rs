@@ -12,6 +12,7 @@ use headwater_store::{
 };
 use headwater_topology::TaskId;
 
+use crate::global::GlobalStores;
 use crate::process::Segments;
 use crate::process::store::{Keeper, StoreCache, StoreChangelog, TaskStore};
 use crate::process::{Headers, OperatorTimes, Program, Punctuations, StoreProgram};
@@ -42,6 +43,8 @@ pub struct NewTask {
     pub storages: Vec<Box<dyn TaskStorage>>,
     /// Where each of the program's stores lies, in their order.
     pub stores: Vec<StorePlace>,
+    /// Those that the whole instance shares.
+    pub global_stores: GlobalStores,
     /// Bytes of clean entries that the stores may keep for reading, all together.
     pub read_cache_bytes: usize,
     /// Where the task can be seen at work.
@@ -78,7 +81,10 @@ impl NewTask {
         let stores = program.stores.iter().zip(&self.stores).map(|(store, place)| {
             build_store(self.id, store, *place, &self.storages, thread, read_cache_bytes)
         });
-        let stores = stores.collect();
+        let global = &self.global_stores;
+        let global_stores =
+            program.global_stores.iter().map(|store| read_global_store(store, global));
+        let stores = stores.chain(global_stores).collect();
         let sinks = program.sinks.iter().map(|sink| thread.output_topic(&sink.topic)).collect();
         let mut committed = BTreeMap::new();
         for (key, &number) in self.inputs.iter().flat_map(|input| &input.processor_metadata) {
@@ -115,10 +121,25 @@ impl NewTask {
             commit_needed: false,
             watch: self.watch,
             meta: Vec::new(),
+            global: self.global_stores.change_seen(),
             program,
         };
         Task::new(core, inputs)
     }
+}
+
+/// Memory for what a task has lately read of a global store.
+const GLOBAL_READ_CACHE_BYTES: usize = 256 * 1024;
+
+/// A global store as a task has it: nothing is ever written, and what it has read is good until the
+/// store changes.
+fn read_global_store(store: &StoreProgram, global: &GlobalStores) -> TaskStore {
+    let name = store.spec.name.as_str();
+    let (reader, space) = global.reader(name).expect("global stores are open before tasks run");
+    let options =
+        OverlayOptions { caching: Caching::Off, read_cache_bytes: GLOBAL_READ_CACHE_BYTES };
+    let overlay = Overlay::new(name, space, reader, options);
+    TaskStore::new(&store.spec, store.layout(), overlay, None)
 }
 
 fn build_store(
@@ -141,7 +162,7 @@ fn build_store(
     let reader = storages[place.storage].reader();
     let options = OverlayOptions { caching, read_cache_bytes };
     let overlay = Overlay::new(store.spec.name.as_str(), place.space, reader, options);
-    let mut built = TaskStore::new(&store.spec, store.layout(), overlay, place.storage);
+    let mut built = TaskStore::new(&store.spec, store.layout(), overlay, Some(place.storage));
     if let Layout::Segmented(options) = store.layout() {
         // A time that cannot be read is as good as none: entries stay visible for longer.
         let storage = &*storages[place.storage];

@@ -26,7 +26,8 @@ impl Task {
             })
             .collect();
         for store in &mut core.stores {
-            let into = &mut sealed[store.storage];
+            let Some(storage) = store.storage else { continue };
+            let into = &mut sealed[storage];
             store.overlay.seal(&mut into.batch)?;
             if let Keeper::Segmented(segments) = &mut store.keeper
                 && let Some(ms) = segments.take_newest()
@@ -64,7 +65,7 @@ impl Task {
     /// The commit is done: its writes are in the backends.
     pub(crate) fn release(&mut self, storages: Vec<Box<dyn TaskStorage>>) {
         self.core.storages = storages;
-        for store in &mut self.core.stores {
+        for store in self.core.stores.iter_mut().filter(|store| store.storage.is_some()) {
             store.overlay.release();
         }
     }

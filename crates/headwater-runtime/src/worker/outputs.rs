@@ -39,7 +39,7 @@ impl Default for OutputLimits {
 pub(crate) struct Outputs {
     limits: OutputLimits,
     topics: Vec<OutputTopic>,
-    // Only asked when a task is added, never per record.
+    // Asked when a task is added, and by sinks that choose a topic for each record.
     by_name: HashMap<TopicName, TopicIndex>,
     /// Complete batches in the order in which they filled.
     ready: Vec<ProduceBatch>,
@@ -97,6 +97,12 @@ impl Outputs {
         self.topics.push(OutputTopic { name: name.clone(), partitions, keyless: 0 });
         self.by_name.insert(name.clone(), index);
         index
+    }
+
+    /// The place of a topic that was written to before.
+    #[inline]
+    pub(crate) fn find(&self, name: &str) -> Option<TopicIndex> {
+        self.by_name.get(name).copied()
     }
 
     /// The name of a topic.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use headwater_broker::TopicName;
 
-use crate::process::{DefaultTimestampExtractor, Handlers, NullRecords};
+use crate::process::{DefaultTimestampExtractor, Handlers, NullRecords, UserError};
 use crate::task::MaxTaskIdle;
 use crate::worker::outputs::{OutputLimits, Outputs, TopicIndex};
-use crate::worker::{Now, WorkerConfig};
+use crate::worker::{Now, TopicLookup, WorkerConfig};
 
 /// Shared by all tasks of a thread; reached through [`Cx`](crate::Cx).
 #[derive(Debug)]
@@ -30,6 +30,7 @@ pub(crate) struct ThreadCore {
     pub(crate) window_emit_interval_ms: i64,
     pub(crate) max_task_idle: MaxTaskIdle,
     pub(crate) partition_counts: Arc<BTreeMap<TopicName, i32>>,
+    topic_lookup: Option<Arc<dyn TopicLookup>>,
 }
 
 impl ThreadCore {
@@ -49,6 +50,7 @@ impl ThreadCore {
                 .unwrap_or(i64::MAX),
             max_task_idle: config.max_task_idle,
             partition_counts: Arc::clone(&config.partition_counts),
+            topic_lookup: config.topic_lookup.clone(),
         }
     }
 
@@ -57,6 +59,18 @@ impl ThreadCore {
         let partitions = self.partition_counts.get(topic).copied();
         let partitions = partitions.expect("output topics are looked up before tasks are made");
         self.outputs.topic(topic, partitions)
+    }
+
+    /// The place of a topic that a sink has chosen; `None` if there is no such topic.
+    #[cold]
+    pub(crate) fn look_up_topic(&mut self, name: &str) -> Result<Option<TopicIndex>, UserError> {
+        let topic = TopicName::from(name);
+        let partitions = match (self.partition_counts.get(name), &self.topic_lookup) {
+            (Some(partitions), _) => Some(*partitions),
+            (None, Some(lookup)) => lookup.partitions(&topic)?,
+            (None, None) => None,
+        };
+        Ok(partitions.map(|partitions| self.outputs.topic(&topic, partitions)))
     }
 
     /// Whether enough batches are complete that they should be handed over first.

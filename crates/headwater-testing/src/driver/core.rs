@@ -10,6 +10,7 @@ use headwater_runtime::hosting::{QueryableStores, dropped_records};
 use headwater_runtime::{DroppedRecords, Now, Program, TaskError, TaskWatch, ToWorker, Worker};
 use headwater_topology::TaskId;
 
+use super::global::Global;
 use super::opening::StatePlaces;
 use super::plan::{Plan, TaskSpec};
 use crate::logs::Logs;
@@ -20,6 +21,7 @@ pub(crate) struct Core {
     pub(super) worker: Worker,
     pub(super) now: Now,
     pub(super) application_id: Arc<str>,
+    pub(super) global: Option<Global>,
     pub(super) tasks: BTreeMap<TaskId, TaskEntry>,
     /// Who reads a partition.
     pub(super) readers: BTreeMap<TopicPartition, TaskId>,
@@ -63,12 +65,17 @@ impl Core {
     pub(crate) fn start(builder: TopologyTestDriverBuilder) -> Result<Self, TestDriverError> {
         let plan = Plan::new(&builder)?;
         let now = Now { monotonic: Duration::ZERO, wall_ms: builder.wall_ms };
-        let stores = QueryableStores::new(&plan.programs, &plan.tasks);
+        let global = plan.global.as_ref().map(|global| (global.id, &*global.program));
+        let stores = QueryableStores::new(&plan.programs, &plan.tasks, global);
         let places = StatePlaces::new(builder.backend, builder.state_dir)?;
+        let application_id: Arc<str> = builder.config.application_id.as_str().into();
+        let open = |spec| Global::open(spec, Arc::clone(&application_id), (&places, &stores), now);
+        let global = plan.global.map(open).transpose()?;
         let mut core = Self {
             worker: Worker::new(plan.worker, now),
             now,
-            application_id: builder.config.application_id.as_str().into(),
+            application_id,
+            global,
             tasks: BTreeMap::new(),
             readers: BTreeMap::new(),
             one_partition: plan.one_partition,
@@ -104,15 +111,13 @@ impl Core {
         let partition = self.partition(topic, &record)?;
         let InputRecord { timestamp, key, value, headers, .. } = record;
         let topic = topic.clone();
-        self.append(ProducedRecord {
-            topic,
-            partition,
-            offset: -1,
-            timestamp,
-            key,
-            value,
-            headers,
-        });
+        let offset = -1;
+        let is_global = self.is_global(&topic);
+        let record = ProducedRecord { topic, partition, offset, timestamp, key, value, headers };
+        if is_global {
+            return self.pipe_global(record);
+        }
+        self.append(record);
         self.settle()
     }
 
@@ -143,7 +148,8 @@ impl Core {
     }
 
     pub(crate) fn dropped_records(&self) -> DroppedRecords {
-        dropped_records(self.tasks.iter().map(|(&id, task)| (id, &*task.watch)))
+        let tasks = self.tasks.iter().map(|(&id, task)| (id, &*task.watch));
+        dropped_records(tasks.chain(self.global.as_ref().map(Global::watch)))
     }
 
     pub(crate) fn committed(&self, partition: &TopicPartition) -> Option<&OffsetCommit> {
@@ -156,6 +162,10 @@ impl Core {
     }
 
     pub(super) fn check_failed(&self) -> Result<(), TestDriverError> {
+        let failed = self.global.as_ref().and_then(|global| global.failed.as_ref());
+        if let Some(source) = failed {
+            return Err(TestDriverError::Global { source: Arc::clone(source) });
+        }
         match self.failed.first_key_value() {
             Some((&task, source)) => Err(TestDriverError::Task { task, source: source.clone() }),
             None => Ok(()),
@@ -179,10 +189,13 @@ impl Core {
         topic: &TopicName,
         record: &InputRecord,
     ) -> Result<i32, TestDriverError> {
-        let partitions = self.readers.keys().filter(|known| known.topic == *topic).count();
+        let global = self.global.as_ref().map_or(0, |global| global.count(topic));
+        let tasks = self.readers.keys().filter(|known| known.topic == *topic).count();
+        let partitions = global + tasks;
         let partitions = i32::try_from(partitions).unwrap_or(i32::MAX);
         if partitions == 0 {
             let mut known: Vec<_> = self.readers.keys().map(|read| read.topic.clone()).collect();
+            known.extend(self.global.iter().flat_map(Global::topics).cloned());
             known.dedup();
             return Err(TestDriverError::UnknownTopic { topic: topic.clone(), known });
         }

@@ -57,6 +57,15 @@ impl StatePlaces {
         *self.lost.entry(task).or_default() += 1;
     }
 
+    /// Those of the global stores.
+    pub(super) fn global_options(&self) -> StorageOptions {
+        StorageOptions {
+            task_dir: self.state_dir.join("global"),
+            backend: Arc::clone(&self.backend),
+            open_options: OpenOptions::default(),
+        }
+    }
+
     fn options(&self, task: TaskId) -> StorageOptions {
         let life = self.lost.get(&task).copied().unwrap_or_default();
         StorageOptions {
@@ -88,6 +97,7 @@ impl Core {
             inputs: inputs.iter().map(|input| self.input_start(input)).collect(),
             storages,
             stores: places,
+            global_stores: self.global.as_ref().map(|it| it.state.stores()).unwrap_or_default(),
             read_cache_bytes: 0,
             watch,
         })));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_broker::{TopicName, TopicPartition};
-use headwater_runtime::hosting::configured_handlers;
-use headwater_runtime::{Application, Program, WorkerConfig};
+use headwater_runtime::hosting::{configured_handlers, global_task, global_worker_config};
+use headwater_runtime::{Application, Handlers, Program, TopicLookup, UserError, WorkerConfig};
 use headwater_topology::{TaskId, TaskPlan, Topology as Graph};
 
 use crate::{Commits, Tasks, TestDriverError, TopologyTestDriverBuilder};
@@ -17,9 +17,19 @@ pub(super) struct Plan {
     pub(super) programs: BTreeMap<u32, Arc<Program>>,
     pub(super) tasks: TaskPlan,
     pub(super) specs: Vec<TaskSpec>,
+    pub(super) global: Option<GlobalSpec>,
     pub(super) one_partition: bool,
     pub(super) exactly_once: bool,
     pub(super) partition_counts: Arc<BTreeMap<TopicName, i32>>,
+}
+
+/// The global stores to be.
+pub(super) struct GlobalSpec {
+    pub(super) id: TaskId,
+    pub(super) program: Arc<Program>,
+    /// The partitions of each store's topic.
+    pub(super) partitions: Vec<Vec<TopicPartition>>,
+    pub(super) worker: WorkerConfig,
 }
 
 /// A task to be.
@@ -47,9 +57,12 @@ impl Plan {
         let handlers = builder.handlers.clone();
         let handlers = handlers.unwrap_or_else(|| configured_handlers(&builder.config));
         let dead_letters = handlers.topics();
+        let global = topics.global(&handlers);
         let partition_counts = Arc::new(topics.counts(&programs, &tasks, &dead_letters));
         let counts = Arc::clone(&partition_counts);
         let config = WorkerConfig::of_thread(&builder.config, handlers, counts);
+        let topic_lookup: Option<Arc<dyn TopicLookup>> = Some(Arc::new(EveryTopic));
+        let config = WorkerConfig { topic_lookup, ..config };
         let exactly_once = config.exactly_once;
         let worker = match builder.commits {
             Commits::AtInterval => config,
@@ -59,7 +72,26 @@ impl Plan {
                 WorkerConfig { commit_interval: Duration::MAX, slice_records: 1, ..config }
             }
         };
-        Ok(Self { worker, programs, tasks, specs, one_partition, exactly_once, partition_counts })
+        Ok(Self {
+            worker,
+            programs,
+            tasks,
+            specs,
+            global,
+            one_partition,
+            exactly_once,
+            partition_counts,
+        })
+    }
+}
+
+/// Whatever topic is chosen exists, with one partition unless the driver was told another number.
+#[derive(Debug)]
+struct EveryTopic;
+
+impl TopicLookup for EveryTopic {
+    fn partitions(&self, _: &TopicName) -> Result<Option<i32>, UserError> {
+        Ok(Some(1))
     }
 }
 
@@ -94,7 +126,8 @@ impl Topics<'_> {
 
     /// A task for each sub-topology and partition.
     fn tasks(&self) -> Result<Planned, TestDriverError> {
-        let counts = self.sources().into_iter().map(|topic| {
+        let global = self.graph.global_stores().iter().map(|store| store.topic.as_str());
+        let counts = self.sources().into_iter().chain(global).map(|topic| {
             let count = u32::try_from(self.count(topic)).unwrap_or(0);
             (topic.to_owned(), count)
         });
@@ -107,6 +140,32 @@ impl Topics<'_> {
         // What could be wrong came out of `for_application` already.
         let programs = self.builder.topology.programs(self.graph);
         programs.expect("the programs of this topology were made before")
+    }
+
+    /// What runs for the global stores.
+    fn global(&self, handlers: &Handlers) -> Option<GlobalSpec> {
+        let id = global_task(self.graph)?;
+        // The one task of an application has an id that global stores could have, too.
+        let is_one_task = self.builder.tasks == Tasks::OnePerApplication;
+        let id = if is_one_task { self.beyond_all() } else { id };
+        let program = self.builder.topology.global_program(self.graph);
+        let program = program.expect("the programs of this topology were made before")?;
+        let partitions_of = |name: &str| -> Vec<TopicPartition> {
+            let mut stores = self.graph.global_stores().iter();
+            let store = stores.find(|store| store.spec.name == name);
+            let topic = store.expect("the program has the stores of the graph").topic.as_str();
+            (0..self.count(topic)).map(|number| TopicPartition::new(topic, number)).collect()
+        };
+        let partitions = program.stores.iter().map(|store| partitions_of(&store.spec.name));
+        let partitions = partitions.collect();
+        let worker = global_worker_config(&self.builder.config, handlers);
+        Some(GlobalSpec { id, program, partitions, worker })
+    }
+
+    /// An id that no task has.
+    fn beyond_all(&self) -> TaskId {
+        let parts = self.graph.subtopologies().len();
+        TaskId::new(u32::try_from(parts).expect("a topology has less than 2^32 parts"), 0)
     }
 
     /// One task for everything.

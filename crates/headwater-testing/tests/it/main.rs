@@ -2,6 +2,7 @@
 
 mod caches;
 mod failures;
+mod global;
 mod partitions;
 mod restarts;
 mod tools;

@@ -77,7 +77,7 @@ impl<K: 'static> ResponseSink<K> {
     ) -> Result<Partitioning, SerdeError> {
         if let Some(partitioner) = &self.partitioner {
             let key = self.key.deserialize(Payload::new(subscriber.primary_key))?;
-            let partition = partitioner(&self.topic, &key, cx.partitions(self.slot));
+            let partition = partitioner(&self.topic, &key, cx.partitions(cx.topic_of(self.slot)));
             return Ok(Partitioning::Exactly(partition));
         }
         Ok(subscriber.partition.map_or(Partitioning::Default, Partitioning::Exactly))

@@ -250,7 +250,8 @@ impl<KO: 'static> SubscriptionNode<KO> for SubscriptionSink<KO> {
         cx.enter(self.index);
         let partitioning = match (&self.partitioner, foreign_key) {
             (Some(partitioner), Some(key)) => {
-                Partitioning::Exactly(partitioner(&self.topic, key, cx.partitions(self.slot)))
+                let count = cx.partitions(cx.topic_of(self.slot));
+                Partitioning::Exactly(partitioner(&self.topic, key, count))
             }
             _ => Partitioning::Default,
         };

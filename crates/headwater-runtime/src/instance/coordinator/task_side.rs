@@ -13,14 +13,14 @@ use headwater_topology::TaskId;
 
 use super::entry::{Renewal, Startable, Stores, TaskEntry};
 use super::follow_side::standby_failed;
-use super::{Coordinator, Ending, Event};
+use super::{Coordinator, Ending, Event, watch_of};
 use crate::instance::committer::{CommitterCommand, FollowedChangelog, leader_epochs};
 use crate::instance::error::InstanceError;
 use crate::instance::fetcher::{FetchCommand, FetchFailure, FetchInput};
 use crate::instance::life_cycle::{LifeCycle, Moved, Role, Stage, TaskAction, TaskEvent};
 use crate::instance::opener::{OpenedTask, open_task, prepare_task};
 use crate::instance::storages::{Complete, close_storages};
-use crate::task::{NewTask, TaskWatch};
+use crate::task::NewTask;
 use crate::worker::{ClosedTask, ToWorker};
 
 impl Coordinator {
@@ -41,21 +41,12 @@ impl Coordinator {
             places: Vec::new(),
             progress: None,
             stores: Stores::Elsewhere,
-            watch: self.watch(task),
+            watch: watch_of(&self.views, task),
             local_stores: Arc::default(),
             renewal: None,
         };
         self.tasks.insert(task, entry);
         self.drive(task, TaskEvent::TimePassed { may_open: self.may_open() });
-    }
-
-    /// Where the task can be seen at work; the same when it comes back, so that its counts go on.
-    fn watch(&self, task: TaskId) -> Arc<TaskWatch> {
-        let mut watch = Arc::default();
-        self.views
-            .watches
-            .send_modify(|watches| watch = Arc::clone(watches.entry(task).or_default()));
-        watch
     }
 
     /// Lets a task go on its way, and does what that asks for.
@@ -264,6 +255,7 @@ impl Coordinator {
             inputs: inputs.into_iter().map(|(start, _)| start).collect(),
             storages,
             stores: entry.places.clone(),
+            global_stores: self.global.stores(),
             read_cache_bytes,
             watch: Arc::clone(&entry.watch),
         })));

@@ -14,8 +14,9 @@ use crate::instance::committer::{CommitFailure, Committer, CommitterCommand, Com
 use crate::instance::error::InstanceError;
 use crate::instance::fetcher::FetchCommand;
 use crate::instance::life_cycle::TaskEvent;
-use crate::instance::thread::{Pulse, StreamThread, now, spawn};
-use crate::worker::{FromWorker, ToWorker, Worker, WorkerConfig};
+use crate::instance::thread::{Execution, Pulse, StreamThread, now, spawn};
+use crate::instance::topics::BrokerTopics;
+use crate::worker::{FromWorker, ToWorker, TopicLookup, Worker, WorkerConfig};
 
 /// How the coordinator reaches a thread.
 #[derive(Debug)]
@@ -110,7 +111,22 @@ impl Coordinator {
     fn worker_config(&self) -> WorkerConfig {
         let shared = &*self.shared;
         let partition_counts = Arc::clone(&shared.partition_counts);
-        WorkerConfig::of_thread(&shared.config, shared.handlers.clone(), partition_counts)
+        let handlers = shared.handlers.clone();
+        let config = WorkerConfig::of_thread(&shared.config, handlers, partition_counts);
+        WorkerConfig { topic_lookup: self.topic_lookup(), ..config }
+    }
+
+    /// Only who has a thread of its own can wait; else what was there at the start has to do.
+    fn topic_lookup(&self) -> Option<Arc<dyn TopicLookup>> {
+        let shared = &self.shared;
+        let is_used = shared.programs.values().any(|program| program.chooses_topics);
+        if !is_used || self.execution == Execution::InPlace {
+            return None;
+        }
+        Some(Arc::new(BrokerTopics::new(
+            Arc::clone(&shared.broker),
+            Duration::from_millis(shared.config.default_api_timeout_ms),
+        )))
     }
 
     /// The thread with the fewest tasks; of several the first.

@@ -39,12 +39,12 @@ struct Position {
 
 /// What came out of a fetch of one partition.
 #[derive(Debug)]
-pub(super) struct Decoded {
-    pub(super) batches: Vec<BatchRecords>,
+pub(in crate::instance) struct Decoded {
+    pub(in crate::instance) batches: Vec<BatchRecords>,
     /// What the batches pin.
     pub(super) bytes: usize,
-    pub(super) next_offset: i64,
-    pub(super) end_offset: i64,
+    pub(in crate::instance) next_offset: i64,
+    pub(in crate::instance) end_offset: i64,
 }
 
 /// What an answer brought, all partitions together.
@@ -220,7 +220,7 @@ impl Positions {
 const MAX_BATCH_BYTES: usize = 256 * 1024 * 1024;
 
 /// Checks and decompresses what was fetched from `offset` on.
-pub(super) fn decode(
+pub(in crate::instance) fn decode(
     data: FetchedData,
     offset: i64,
     isolation: Isolation,

@@ -71,6 +71,8 @@ impl Application for WordCount {
     fn programs(&self, topology: &Topology) -> Result<BTreeMap<u32, Arc<Program>>, UserError> {
         let split = Program {
             operators: Vec::new(),
+            global_stores: Vec::new(),
+            chooses_topics: false,
             nodes: vec!["lines".into(), "to-words".into()],
             sources: vec![source("lines", Arc::new(Split))],
             sinks: vec![SinkProgram { node: NodeIndex(1), topic: TopicName::from(REPARTITION) }],
@@ -80,6 +82,8 @@ impl Application for WordCount {
         let counter = Arc::new(Count { on_word: self.on_word.clone() });
         let count = Program {
             operators: Vec::new(),
+            global_stores: Vec::new(),
+            chooses_topics: false,
             nodes: vec!["words".into(), "count".into(), "to-counts".into()],
             sources: vec![source(REPARTITION, counter)],
             stores: vec![StoreProgram {

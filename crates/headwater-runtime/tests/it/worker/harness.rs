@@ -75,6 +75,8 @@ pub(super) fn counting_program(caching: bool) -> Program {
     let store = StoreSpec::new("counts", StoreKind::TimestampedKeyValue).with_caching(caching);
     Program {
         operators: Vec::new(),
+        global_stores: Vec::new(),
+        chooses_topics: false,
         nodes,
         sources: vec![SourceProgram {
             node: NodeIndex(0),
@@ -150,6 +152,7 @@ impl Harness {
             inputs: inputs.collect(),
             storages,
             stores,
+            global_stores: headwater_runtime::hosting::GlobalStores::default(),
             read_cache_bytes: 1 << 20,
             watch: Arc::new(TaskWatch::default()),
         })));

@@ -63,6 +63,8 @@ fn ticking() -> Harness {
     let mut harness = Harness::new(WorkerConfig::default());
     let program = Program {
         operators: Vec::new(),
+        global_stores: Vec::new(),
+        chooses_topics: false,
         nodes: ["source", "ticker", "sink"].map(Arc::from).to_vec(),
         sources: vec![SourceProgram {
             node: NodeIndex(0),

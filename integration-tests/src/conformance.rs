@@ -28,9 +28,11 @@ mod subscriptions;
 mod summary;
 mod transformers;
 mod value;
+mod vectors;
 mod windows;
 
 pub use case::{Case, Difference, Outcome};
 pub use check::check;
 pub use files::{CaseFile, case_files, own_cases};
 pub use summary::Summary;
+pub use vectors::{VectorGroup, check_vectors, vector_summary};

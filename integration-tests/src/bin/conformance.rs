@@ -5,16 +5,22 @@
 //! cargo xtask conformance DIR case.jsonl      # others of the same format
 //! cargo xtask conformance --filter aggregate  # those whose name holds a text
 //! cargo xtask conformance --summary           # only counts, and what is missing
+//! cargo xtask conformance --vectors           # the byte vectors only
 //! ```
 //!
-//! The last line is `N passed, N failed`. The exit code is 0 if none failed.
+//! Without paths and filter the byte vectors are held against the crates too, a group a line.
+//!
+//! The last line is `N passed, N failed`, of cases; of vectors where only those are checked. The exit code is 0 if
+//! none failed.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use integration_tests::conformance::{Outcome, Summary, case_files, check, own_cases};
+use integration_tests::conformance::{
+    Outcome, Summary, case_files, check, check_vectors, own_cases, vector_summary,
+};
 
 #[derive(Parser)]
 #[command(name = "conformance", about = "Runs conformance cases, and says which hold")]
@@ -27,6 +33,9 @@ struct Arguments {
     /// Counts by file and by what is missing, instead of each failure.
     #[arg(long)]
     summary: bool,
+    /// The byte vectors only.
+    #[arg(long)]
+    vectors: bool,
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -34,6 +43,11 @@ fn main() -> anyhow::Result<ExitCode> {
     let own = [own_cases()];
     let paths = if arguments.paths.is_empty() { &own[..] } else { &arguments.paths };
     let mut out = io::stdout().lock();
+    let all = arguments.paths.is_empty() && arguments.filter.is_none();
+    let wrong_vectors = if arguments.vectors || all { tell_vectors(&mut out)? } else { 0 };
+    if arguments.vectors {
+        return Ok(exit_code(wrong_vectors == 0));
+    }
     let mut summary = Summary::default();
     for file in case_files(paths)? {
         let filter = arguments.filter.as_deref().unwrap_or_default();
@@ -47,8 +61,23 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     write!(out, "{}", summary.overview())?;
     writeln!(out, "{} passed, {} failed", summary.passed(), summary.failed())?;
-    let done = summary.failed() == 0 && summary.passed() > 0;
-    Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(exit_code(summary.failed() == 0 && summary.passed() > 0 && wrong_vectors == 0))
+}
+
+const fn exit_code(done: bool) -> ExitCode {
+    if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Tells of the byte vectors, and gives how many are wrong.
+fn tell_vectors(out: &mut impl io::Write) -> anyhow::Result<usize> {
+    let groups = check_vectors()?;
+    write!(out, "{}", vector_summary(&groups))?;
+    let held: usize = groups.iter().map(|group| group.held).sum();
+    let failed = groups.iter().map(|group| group.failed.len()).sum();
+    let left_out: usize =
+        groups.iter().filter_map(|group| group.left_out).map(|(count, _)| count).sum();
+    writeln!(out, "vectors: {held} passed, {failed} failed, {left_out} left out")?;
+    Ok(failed)
 }
 
 fn tell(out: &mut impl io::Write, name: &str, outcome: &Outcome) -> io::Result<()> {

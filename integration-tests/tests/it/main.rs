@@ -1,6 +1,7 @@
 //! Tests of the whole, through the facade.
 
 mod app;
+mod build_errors;
 mod conformance;
 mod exactly_once;
 mod global;

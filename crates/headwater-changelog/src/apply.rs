@@ -9,9 +9,9 @@ use bytes::Bytes;
 use headwater_broker::{AbortedTransaction, TopicPartition};
 use headwater_records::{Batch, Batches, RecordRef, RecordsError};
 use headwater_store::{
-    ChangelogPosition, LatestWrites, Layout, LruLayout, MetaUpdate, Overlay, OverlayOptions,
-    SegmentedOptions, SpaceId, StoreError, StreamTime, TaskStorage, VersionedLayout, WriteBatch,
-    push_headers, push_timestamped,
+    ChangelogPosition, LastNumber, LatestWrites, Layout, LruLayout, MetaUpdate, Overlay,
+    OverlayOptions, SegmentedOptions, SpaceId, StoreError, StreamTime, TaskStorage,
+    VersionedLayout, WriteBatch, push_headers, push_timestamped,
 };
 
 use crate::{ChangelogError, CommittedFilter};
@@ -139,11 +139,30 @@ pub struct StoreStep {
     stores: Vec<ChangelogStore>,
     /// By store, of those whose updates depend on what is there already.
     histories: Vec<Option<History>>,
-    /// By store, the newest time of those of windows and sessions; −1 for none.
-    newest: Vec<i64>,
+    /// By store, what was seen in those of windows and sessions.
+    seen: Vec<Seen>,
     value: Vec<u8>,
     stored_key: Vec<u8>,
     hold: Hold,
+}
+
+/// What the changelog of a store of windows or sessions has shown.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// The newest time; −1 for none.
+    newest: i64,
+    /// The last number of a value, where there are numbers.
+    number: Option<u32>,
+}
+
+impl Seen {
+    const NOTHING: Self = Self { newest: -1, number: None };
+
+    /// An entry of this key and time.
+    fn note(&mut self, options: &SegmentedOptions, key: &[u8], time: i64) {
+        self.newest = time.max(self.newest);
+        self.number = options.number_of(key).or(self.number);
+    }
 }
 
 /// A versioned store: its updates are done one after the other, as when they were made.
@@ -203,12 +222,12 @@ impl StoreStep {
             unsynced: 0,
         };
         let hold = Hold { memory: memory.clone(), bytes: 0 };
-        let newest = vec![-1; stores.len()];
+        let seen = vec![Seen::NOTHING; stores.len()];
         Self {
             storages: storages.into_iter().map(target).collect(),
             stores,
             histories,
-            newest,
+            seen,
             value: Vec::new(),
             stored_key: Vec::new(),
             hold,
@@ -226,8 +245,8 @@ impl StoreStep {
     }
 
     fn collect(&mut self, stretch: &Stretch) -> Result<Applied, ChangelogError> {
-        let Self { storages, stores, histories, newest, value, stored_key, .. } = self;
-        let newest = &mut newest[stretch.changelog];
+        let Self { storages, stores, histories, seen, value, stored_key, .. } = self;
+        let seen = &mut seen[stretch.changelog];
         let store = &stores[stretch.changelog];
         let Target { writes, reached, .. } = &mut storages[store.storage];
         let mut failed: Result<(), StoreError> = Ok(());
@@ -251,7 +270,7 @@ impl StoreStep {
                 return true;
             };
             let Some(time) = options.time_of(key) else { return false };
-            *newest = time.max(*newest);
+            seen.note(&options, key, time);
             stored_key.clear();
             options.push_stored_key(time, key, stored_key);
             writes.put(store.space, stored_key, stored);
@@ -289,7 +308,7 @@ impl StoreStep {
     /// Writes what was gathered for one storage, with the new positions of its stores, and makes it
     /// safe at the end.
     fn write(&mut self, storage: usize, at_end: bool) -> Result<(), ChangelogError> {
-        let Self { storages, stores, histories, newest, .. } = self;
+        let Self { storages, stores, histories, seen, .. } = self;
         let Target { storage: written, writes, reached, unsynced } = &mut storages[storage];
         for (store, reached) in std::mem::take(reached) {
             let position = &mut stores[store].position;
@@ -305,9 +324,9 @@ impl StoreStep {
                 store.position.update(topic.as_str(), *partition)
             })
             .collect();
-        push_times(
+        push_seen(
             &**written,
-            stores.iter().zip(&*newest).filter(|(it, _)| it.storage == storage),
+            stores.iter().zip(&*seen).filter(|(it, _)| it.storage == storage),
             &mut meta,
         );
         let mut histories = histories.iter_mut().flatten().filter(|it| it.storage == storage);
@@ -381,16 +400,18 @@ impl ApplyStep for StoreStep {
     }
 }
 
-/// The newest times of stores of windows and sessions. One that cannot be read is as good as none.
-fn push_times<'s>(
+/// The newest times and last numbers of stores of windows and sessions. A time that cannot be read is as good
+/// as none.
+fn push_seen<'s>(
     storage: &dyn TaskStorage,
-    stores: impl Iterator<Item = (&'s ChangelogStore, &'s i64)>,
+    stores: impl Iterator<Item = (&'s ChangelogStore, &'s Seen)>,
     meta: &mut Vec<MetaUpdate>,
 ) {
-    for (store, &newest) in stores.filter(|(_, newest)| **newest >= 0) {
+    for (store, &Seen { newest, number }) in stores.filter(|(_, seen)| seen.newest >= 0) {
         let known = StreamTime::load_of_store(storage, Path::new(""), &store.name);
         let known = known.ok().flatten().map_or(-1, |time| time.ms);
         meta.push(StreamTime { ms: newest.max(known) }.update_of_store(&store.name));
+        meta.extend(number.map(|number| LastNumber { number }.update(&store.name)));
     }
 }
 

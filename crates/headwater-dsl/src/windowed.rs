@@ -105,7 +105,7 @@ impl Shape {
             Self::Time(_) | Self::Sliding(_) => (SegmentedKind::Window, true),
         };
         let by_time = matches!(emit, EmitStrategy::OnWindowClose);
-        SegmentedOptions { kind, retention_ms, timestamped, by_time }
+        SegmentedOptions { kind, retention_ms, timestamped, by_time, duplicates: false }
     }
 
     /// Whether results can wait in a cache (feature row D31).

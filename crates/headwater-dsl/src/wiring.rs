@@ -14,6 +14,7 @@ use headwater_runtime::{
     ProcessorSlot, ProcessorSupplier, Program, SinkProgram, SinkSlot, SourceNode, SourceProgram,
     StoreBackendChoice, StoreProgram, StoreSlot,
 };
+use headwater_store::{Layout, SegmentedOptions};
 use headwater_topology::{
     Changelog, Node as GraphNode, NodeId, NodeKind, StoreKind, StoreSpec, Subtopology,
     Topology as Graph,
@@ -342,6 +343,17 @@ impl Wiring<'_> {
         matches!(found.spec.kind, StoreKind::Versioned { .. })
     }
 
+    /// How a store of windows is kept.
+    ///
+    /// # Panics
+    /// When it is of another kind.
+    pub(crate) fn segments_of(&self, store: StoreSlot) -> SegmentedOptions {
+        match self.program.stores[store.index()].layout() {
+            Layout::Segmented(options) => options,
+            other => unreachable!("a store of windows is not laid out as {}", other.name()),
+        }
+    }
+
     /// The place of a store; `None` if it does not exist in this topology.
     pub(crate) fn store(&self, name: &str) -> Option<StoreSlot> {
         let Program { stores, global_stores, .. } = &*self.program;
@@ -389,13 +401,26 @@ impl Wiring<'_> {
     pub(crate) fn add_operator(&mut self, metadata_key: Option<String>) -> OperatorSlot {
         let slot = u32::try_from(self.program.operators.len())
             .expect("a topology has less than 2^32 operators");
-        self.program.operators.push(OperatorProgram { node: self.index, metadata_key });
+        let node = self.index;
+        self.program.operators.push(OperatorProgram { node, metadata_key, writes: Vec::new() });
         OperatorSlot(slot)
     }
 
     /// The node is a sink that chooses topics.
     pub(crate) fn choose_topics(&mut self) {
         self.program.chooses_topics = true;
+    }
+
+    /// The times that the node shares with all others that write the same stores of windows: those of the two
+    /// sides of a join.
+    pub(crate) fn shared_operator(&mut self, writes: &[StoreSlot]) -> OperatorSlot {
+        let operators = &self.program.operators;
+        if let Some(known) = operators.iter().position(|operator| operator.writes == writes) {
+            return OperatorSlot(u32::try_from(known).expect("it was added with a number"));
+        }
+        let slot = self.add_operator(None);
+        self.program.operators[slot.index()].writes = writes.to_vec();
+        slot
     }
 
     /// Adds the node's sink.

@@ -274,6 +274,10 @@ settings! {
     /// closed ones, at most (feature row D31).
     plain window_emit_interval_ms: u64 = 1_000,
         Streams "__emit.interval.ms.kstreams.windowed.aggregation__", any;
+    /// How often, in milliseconds of the wall clock, a left or outer join of streams looks for records that have
+    /// stayed without partner, at most (feature row D34).
+    plain outer_join_emit_interval_ms: u64 = 1_000,
+        Streams "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__", any;
     /// How the topology is rewritten when it is built with this configuration.
     plain topology_optimization: TopologyOptimization = TopologyOptimization::NONE,
         Streams "topology.optimization", any;

@@ -35,7 +35,7 @@ pub use process::{
     PunctuationToken, PunctuationType, RawRecord, Reaction, RecordPosition, SegmentedEntry,
     SinkProgram, SinkSlot, SourceNode, SourceProgram, StoreBackendChoice, StoreCursor,
     StoreFormats, StoreProgram, StoreSlot, StoredEntry, StoredVersion, TaskError, TaskErrorKind,
-    TaskProcessor, UserError, UserPanic, dead_letter, log_and_continue, log_and_fail,
+    TaskProcessor, UserError, UserPanic, WindowFetch, dead_letter, log_and_continue, log_and_fail,
 };
 pub use query::{
     QueryError, QueryableStoreType, QueryableStoreTypes, ReadOnlyKeyValueStore,

@@ -15,7 +15,9 @@ mod punctuation;
 mod slots;
 pub(crate) mod store;
 
-pub use cx::{Cx, OutputTopic, SegmentedEntry, StoreCursor, StoredEntry, StoredVersion};
+pub use cx::{
+    Cx, OutputTopic, SegmentedEntry, StoreCursor, StoredEntry, StoredVersion, WindowFetch,
+};
 pub use drops::{DropCounts, DropReason, DroppedRecords};
 pub use error::{FailureKind, RecordPosition, TaskError, TaskErrorKind, UserError, UserPanic};
 pub use extractor::DefaultTimestampExtractor;

@@ -56,6 +56,8 @@ pub struct WorkerConfig {
     pub null_records: NullRecords,
     /// Wall-clock time between two emissions of an operator that waits for windows to close.
     pub window_emit_interval: Duration,
+    /// Wall-clock time between two looks of a join for records that have stayed without partner.
+    pub outer_join_emit_interval: Duration,
     /// How many partitions each output topic has: sinks, changelogs, dead-letter topics.
     pub partition_counts: Arc<BTreeMap<TopicName, i32>>,
     /// Knows other topics, for sinks that choose one for each record. Without it they find those above.
@@ -96,6 +98,7 @@ impl WorkerConfig {
             default_timestamp_extractor: config.default_timestamp_extractor,
             null_records: config.null_records,
             window_emit_interval: Duration::from_millis(config.window_emit_interval_ms),
+            outer_join_emit_interval: Duration::from_millis(config.outer_join_emit_interval_ms),
             partition_counts,
             ..Self::default()
         }
@@ -118,6 +121,7 @@ impl Default for WorkerConfig {
             default_timestamp_extractor: DefaultTimestampExtractor::default(),
             null_records: NullRecords::Drop,
             window_emit_interval: Duration::from_secs(1),
+            outer_join_emit_interval: Duration::from_secs(1),
             partition_counts: Arc::default(),
             topic_lookup: None,
         }

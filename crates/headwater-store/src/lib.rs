@@ -116,7 +116,7 @@ pub use latest::LatestWrites;
 pub use layout::{Layout, StoredValue};
 pub use lru::LruLayout;
 pub use memory::MemoryBackend;
-pub use meta::{ChangelogPosition, MetaKey, MetaUpdate, StoreDescription, StreamTime};
+pub use meta::{ChangelogPosition, LastNumber, MetaKey, MetaUpdate, StoreDescription, StreamTime};
 pub use overlay::{
     CacheContext, CacheFlush, CachedChange, Caching, ENTRY_OVERHEAD_BYTES, OldValues, Overlay,
     OverlayCursor, OverlayOptions,

@@ -38,6 +38,11 @@ pub enum MetaKey {
         /// Name of the store.
         store: String,
     },
+    /// The last number in a store of windows with duplicates: holds a [`LastNumber`].
+    StoreNumber {
+        /// Name of the store.
+        store: String,
+    },
     /// What a store was written with: holds a [`StoreDescription`].
     Store {
         /// Name of the store.
@@ -54,6 +59,7 @@ impl MetaKey {
             }
             Self::StreamTime { node } => [b"t", node.as_bytes()].concat(),
             Self::StoreTime { store } => [b"w", store.as_bytes()].concat(),
+            Self::StoreNumber { store } => [b"n", store.as_bytes()].concat(),
             Self::Store { name } => [b"s", name.as_bytes()].concat(),
         }
     }
@@ -72,6 +78,7 @@ impl MetaKey {
             }
             b't' => Some(Self::StreamTime { node: text(rest)? }),
             b'w' => Some(Self::StoreTime { store: text(rest)? }),
+            b'n' => Some(Self::StoreNumber { store: text(rest)? }),
             b's' => Some(Self::Store { name: text(rest)? }),
             _ => None,
         }
@@ -240,6 +247,58 @@ impl StreamTime {
     }
 }
 
+/// The number that was given last in a store of windows with duplicates (feature row D32), in the meta space:
+/// whoever goes on with the store goes on behind it, so that nothing is overwritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LastNumber {
+    /// The number.
+    pub number: u32,
+}
+
+impl LastNumber {
+    const VERSION: u8 = 1;
+    const LENGTH: usize = 1 + 4;
+    const RECORD: &str = "last number";
+
+    /// The bytes in the meta space: version 1, then the number as 4 bytes big-endian.
+    pub fn encode(&self) -> Vec<u8> {
+        [&[Self::VERSION][..], &self.number.to_be_bytes()].concat()
+    }
+
+    /// Reads a number back.
+    ///
+    /// # Errors
+    /// [`Damage::Record`] for an unknown version or a wrong length.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        let fields = versioned(Self::RECORD, Self::VERSION, bytes)?;
+        let number = fields.try_into().map_err(|_| Damage::Record {
+            record: Self::RECORD,
+            problem: RecordProblem::Length { expected: Self::LENGTH, found: bytes.len() },
+        })?;
+        Ok(Self { number: u32::from_be_bytes(number) })
+    }
+
+    /// The stored number of store `store`.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when the record does not decode, and what the backend reports.
+    pub fn load(
+        storage: &dyn TaskStorage,
+        dir: &Path,
+        store: &str,
+    ) -> Result<Option<Self>, StoreError> {
+        let stored = storage.meta(&MetaKey::StoreNumber { store: store.to_owned() }.encode())?;
+        let decode = |bytes: Vec<u8>| Self::decode(&bytes);
+        stored.map(decode).transpose().map_err(|damage| StoreError::damaged(dir, damage))
+    }
+
+    /// The write that stores this number for the store called `store`.
+    pub fn update(&self, store: &str) -> MetaUpdate {
+        let key = MetaKey::StoreNumber { store: store.to_owned() }.encode();
+        MetaUpdate { key, value: Some(self.encode()) }
+    }
+}
+
 /// What a store was written with, kept beside it so that a typed view from outside is checked
 /// before it reads garbage.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -270,8 +329,12 @@ impl StoreDescription {
         }
         if let Layout::Segmented(options) = self.layout {
             bytes.extend_from_slice(&options.retention_ms.to_be_bytes());
-            let timestamped = if options.timestamped { TIMESTAMPED } else { 0 };
-            bytes.push(timestamped | if options.by_time { BY_TIME } else { 0 });
+            let flags = [
+                (options.timestamped, TIMESTAMPED),
+                (options.by_time, BY_TIME),
+                (options.duplicates, DUPLICATES),
+            ];
+            bytes.push(flags.iter().map(|(is_set, flag)| if *is_set { *flag } else { 0 }).sum());
         }
         bytes.extend_from_slice(&key_format[..usize::from(key_length)]);
         bytes.extend_from_slice(self.value_format.as_bytes());
@@ -312,6 +375,7 @@ impl StoreDescription {
                     retention_ms: i64::from_be_bytes(retention),
                     timestamped: flags & TIMESTAMPED != 0,
                     by_time: flags & BY_TIME != 0,
+                    duplicates: flags & DUPLICATES != 0,
                 };
                 (Layout::Segmented(options), rest)
             }
@@ -380,6 +444,7 @@ const WINDOW: u8 = 5;
 const SESSION: u8 = 6;
 const TIMESTAMPED: u8 = 1;
 const BY_TIME: u8 = 2;
+const DUPLICATES: u8 = 4;
 
 fn tag(layout: Layout) -> u8 {
     match layout {

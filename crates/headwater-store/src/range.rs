@@ -75,13 +75,24 @@ impl KeyRange {
             Direction::Forward => &mut self.start,
             Direction::Reverse => &mut self.end,
         };
-        match bound {
-            Bound::Excluded(place) => {
-                place.clear();
-                place.extend_from_slice(key);
-            }
-            Bound::Included(_) | Bound::Unbounded => *bound = Bound::Excluded(key.to_owned()),
+        let mut place = take_room(bound);
+        place.extend_from_slice(key);
+        *bound = Bound::Excluded(place);
+    }
+
+    /// Becomes the range from `start` to `end`, both included. The room of its bounds is used again.
+    pub(crate) fn set_inclusive(&mut self, start: &[u8], end: &[u8]) {
+        for (bound, key) in [(&mut self.start, start), (&mut self.end, end)] {
+            let mut place = take_room(bound);
+            place.extend_from_slice(key);
+            *bound = Bound::Included(place);
         }
+    }
+
+    /// Becomes a copy of another range. The room of its bounds is used again.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        copy_bound(&mut self.start, &other.start);
+        copy_bound(&mut self.end, &other.end);
     }
 
     /// Whether `key` lies before the start of the range.
@@ -101,6 +112,25 @@ impl KeyRange {
             Bound::Unbounded => false,
         }
     }
+}
+
+/// The room that a bound takes, emptied.
+fn take_room(bound: &mut Bound<Vec<u8>>) -> Vec<u8> {
+    match std::mem::replace(bound, Bound::Unbounded) {
+        Bound::Included(mut room) | Bound::Excluded(mut room) => {
+            room.clear();
+            room
+        }
+        Bound::Unbounded => Vec::new(),
+    }
+}
+
+fn copy_bound(bound: &mut Bound<Vec<u8>>, from: &Bound<Vec<u8>>) {
+    *bound = from.as_ref().map(|key| {
+        let mut place = take_room(bound);
+        place.extend_from_slice(key);
+        place
+    });
 }
 
 /// A stretch of entries copied out of a backend: one buffer, reused from chunk to chunk.

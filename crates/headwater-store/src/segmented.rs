@@ -48,6 +48,8 @@ pub struct SegmentedOptions {
     pub timestamped: bool,
     /// Whether there is an index by time.
     pub by_time: bool,
+    /// Whether a window can have several values, told apart by their numbers (feature row D32).
+    pub duplicates: bool,
 }
 
 impl SegmentedOptions {
@@ -72,6 +74,13 @@ impl SegmentedOptions {
             SegmentedKind::Window => read_window_key(key).map(|(_, start, _)| start),
             SegmentedKind::Session => read_session_key(key).map(|(_, _, end)| end),
         }
+    }
+
+    /// The number that tells a value of a window apart from others of the same key and start; `None` where
+    /// there is only one.
+    pub fn number_of(&self, key: &[u8]) -> Option<u32> {
+        let numbered = read_window_key(key).filter(|_| self.duplicates);
+        numbered.map(|(_, _, number)| number)
     }
 
     /// Appends the key under which the entry of this key lies in the space.
@@ -187,7 +196,7 @@ mod tests {
     };
 
     fn options(kind: SegmentedKind, retention_ms: i64) -> SegmentedOptions {
-        SegmentedOptions { kind, retention_ms, timestamped: true, by_time: true }
+        SegmentedOptions { kind, retention_ms, timestamped: true, by_time: true, duplicates: false }
     }
 
     /// Vectors of group `window_store_key`, made by Kafka Streams 4.4.0; its time-first keys have another
@@ -255,6 +264,16 @@ mod tests {
         assert!(SegmentedOptions::index_range(time, time).contains(&index));
         assert!(!SegmentedOptions::index_range(time + 1, i64::MAX).contains(&index));
         assert!(!SegmentedOptions::before_segment(i64::MAX).contains(&index));
+    }
+
+    #[test]
+    fn only_windows_with_duplicates_have_numbers() {
+        let mut key = Vec::new();
+        push_window_key(b"a", 10, 7, &mut key);
+        let single = options(SegmentedKind::Window, 0);
+        let several = SegmentedOptions { duplicates: true, ..single };
+        assert_eq!((single.number_of(&key), several.number_of(&key)), (None, Some(7)));
+        assert_eq!(several.number_of(b"short"), None);
     }
 
     #[test]

@@ -2,14 +2,27 @@ use std::path::Path;
 
 use headwater_records::{BatchBuilder, Compression, Header, Record, set_base_offset};
 use headwater_store::{
-    CommittedStore, Direction, KeyRange, KeyValueRead, MemoryBackend, OpenOptions, StoreBackend,
-    VersionedOptions, read_headers,
+    CommittedStore, Direction, KeyRange, KeyValueRead, MemoryBackend, OpenOptions, SegmentedKind,
+    StoreBackend, VersionedOptions, push_window_key, read_headers,
 };
 
 use super::*;
 
 /// Applies these changelog records, one stretch for each, to a store of a layout.
 fn restored(layout: Layout, records: &[(&str, Option<&str>, i64)]) -> CommittedStore {
+    let records: Vec<_> =
+        records.iter().map(|(key, value, at)| (key.as_bytes(), *value, *at)).collect();
+    restored_with_meta(layout, &records).0
+}
+
+/// Key, value and time of a changelog record.
+type Logged<'r> = (&'r [u8], Option<&'r str>, i64);
+
+/// As [`restored`], of any keys; with what stands beside the store.
+fn restored_with_meta(
+    layout: Layout,
+    records: &[Logged<'_>],
+) -> (CommittedStore, Vec<Box<dyn TaskStorage>>) {
     let mut storage = MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
     let space = storage.space("store").unwrap();
     let reader = storage.reader();
@@ -33,7 +46,7 @@ fn restored(layout: Layout, records: &[(&str, Option<&str>, i64)]) -> CommittedS
     for (offset, &(key, value, timestamp)) in (0..).zip(records) {
         let mut builder = BatchBuilder::new(Compression::None);
         let headers = [Header { name: "h", value: Some(b"1") }];
-        let (key, value) = (Some(key.as_bytes()), value.map(str::as_bytes));
+        let (key, value) = (Some(key), value.map(str::as_bytes));
         builder.append(Record { timestamp, key, value, headers: &headers }).unwrap();
         let mut batches = builder.finish().stamp_none().to_vec();
         set_base_offset(&mut batches, offset, 0).unwrap();
@@ -49,7 +62,7 @@ fn restored(layout: Layout, records: &[(&str, Option<&str>, i64)]) -> CommittedS
         };
         assert_eq!(step.apply(&[stretch]).unwrap()[0].records, 1);
     }
-    CommittedStore::new("store", space, reader)
+    (CommittedStore::new("store", space, reader), step.into_parts().0)
 }
 
 fn stored(store: &mut CommittedStore, key: &str) -> Option<Vec<u8>> {
@@ -65,6 +78,31 @@ fn a_store_with_headers_gets_them_from_the_records() {
     assert_eq!((part.timestamp, part.value), (Some(7), &b"x"[..]));
     assert_eq!(read_headers(part.headers).unwrap(), [("h", Some(&b"1"[..]))]);
     assert_eq!(stored(&mut store, "b"), None);
+}
+
+/// Whoever goes on with a store of duplicates goes on behind the number that was given last.
+#[test]
+fn the_last_number_of_a_store_with_duplicates_stands_beside_it() {
+    let options = SegmentedOptions {
+        kind: SegmentedKind::Window,
+        retention_ms: 100,
+        timestamped: false,
+        by_time: false,
+        duplicates: true,
+    };
+    let mut keys = [const { Vec::new() }; 3];
+    for (key, (start, number)) in keys.iter_mut().zip([(20, 6), (10, 7), (20, 8)]) {
+        push_window_key(b"k", start, number, key);
+    }
+    let records = [(&*keys[0], Some("x"), 20), (&keys[1], Some("y"), 10), (&keys[2], None, 20)];
+    let (mut store, storages) = restored_with_meta(Layout::Segmented(options), &records);
+    let number = LastNumber::load(&*storages[0], Path::new(""), "store").unwrap();
+    assert_eq!(number, Some(LastNumber { number: 8 }));
+    let newest = StreamTime::load_of_store(&*storages[0], Path::new(""), "store").unwrap();
+    assert_eq!(newest, Some(StreamTime { ms: 20 }));
+    let mut stored_key = Vec::new();
+    options.push_stored_key(10, &keys[1], &mut stored_key);
+    assert_eq!(store.get(&stored_key).unwrap(), Some(&b"y"[..]));
 }
 
 #[test]

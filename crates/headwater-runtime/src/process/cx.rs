@@ -19,9 +19,11 @@ use crate::worker::{AppendError, Partitioning, ThreadCore, TopicIndex};
 mod cache;
 mod contexts;
 mod failures;
+mod fetch;
 mod segmented;
 mod stores;
 
+pub use fetch::WindowFetch;
 pub use segmented::SegmentedEntry;
 pub use stores::{StoredEntry, StoredVersion};
 
@@ -152,7 +154,7 @@ impl Cx<'_> {
         }
         store.put(key, value, timestamp, || unreachable!("without cache no context is kept"));
         if value.is_none() && store.layout == Layout::TimestampedKeyValueWithHeaders {
-            return self.log_with_headers(slot, key, timestamp);
+            return self.log_with_headers(slot, key, None, timestamp);
         }
         let record = Record { timestamp, key: Some(key), value, headers: &[] };
         match store.log(&mut self.thread.outputs, record) {

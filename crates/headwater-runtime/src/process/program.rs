@@ -215,19 +215,24 @@ impl StoreProgram {
             StoreKind::Versioned { history_retention_ms, segment_interval_ms } => {
                 Layout::Versioned(VersionedOptions::new(history_retention_ms, segment_interval_ms))
             }
-            StoreKind::Window { retention_ms, timestamped, .. } => {
-                self.segmented(SegmentedKind::Window, retention_ms, timestamped)
+            StoreKind::Window { retention_ms, timestamped, retain_duplicates, .. } => {
+                Layout::Segmented(SegmentedOptions {
+                    kind: SegmentedKind::Window,
+                    retention_ms,
+                    timestamped,
+                    by_time: self.by_time,
+                    duplicates: retain_duplicates,
+                })
             }
-            StoreKind::Session { retention_ms } => {
-                self.segmented(SegmentedKind::Session, retention_ms, false)
-            }
+            StoreKind::Session { retention_ms } => Layout::Segmented(SegmentedOptions {
+                kind: SegmentedKind::Session,
+                retention_ms,
+                timestamped: false,
+                by_time: self.by_time,
+                duplicates: false,
+            }),
             _ => Layout::KeyValue,
         }
-    }
-
-    fn segmented(&self, kind: SegmentedKind, retention_ms: i64, timestamped: bool) -> Layout {
-        let by_time = self.by_time;
-        Layout::Segmented(SegmentedOptions { kind, retention_ms, timestamped, by_time })
     }
 
     /// What stands beside the store; `None` when its formats are not known.

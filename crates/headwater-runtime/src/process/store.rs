@@ -71,7 +71,9 @@ impl Keeper {
         match (&spec.kind, layout) {
             (StoreKind::Lru { max_entries }, _) => Self::Lru(LruLayout::new(*max_entries)),
             (_, Layout::Versioned(options)) => Self::Versioned(VersionedLayout::new(options)),
-            (_, Layout::Segmented(options)) => Self::Segmented(Segments::new(options, -1)),
+            (_, Layout::Segmented(options)) => {
+                Self::Segmented(Segments::new(options, spec.persistent))
+            }
             _ => Self::None,
         }
     }

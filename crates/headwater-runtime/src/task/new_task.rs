@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use headwater_broker::TopicPartition;
 use headwater_store::{
-    Caching, Layout, OldValues, Overlay, OverlayOptions, SpaceId, StoreError, StreamTime,
-    TaskStorage,
+    Caching, LastNumber, Layout, OldValues, Overlay, OverlayOptions, SegmentedOptions, SpaceId,
+    StoreError, StreamTime, TaskStorage,
 };
 use headwater_topology::TaskId;
 
 use crate::global::GlobalStores;
 use crate::process::Segments;
 use crate::process::store::{Keeper, StoreCache, StoreChangelog, TaskStore};
-use crate::process::{Headers, OperatorTimes, Program, Punctuations, StoreProgram};
+use crate::process::{Headers, OperatorTimes, Program, Punctuations, StoreProgram, StoreSlot};
 use crate::task::input::{Input, InputStart};
 use crate::task::{Task, TaskCore, TaskWatch};
 use crate::worker::ThreadCore;
@@ -84,7 +84,7 @@ impl NewTask {
         let global = &self.global_stores;
         let global_stores =
             program.global_stores.iter().map(|store| read_global_store(store, global));
-        let stores = stores.chain(global_stores).collect();
+        let stores: Vec<TaskStore> = stores.chain(global_stores).collect();
         let sinks = program.sinks.iter().map(|sink| thread.output_topic(&sink.topic)).collect();
         let mut committed = BTreeMap::new();
         for (key, &number) in self.inputs.iter().flat_map(|input| &input.processor_metadata) {
@@ -104,7 +104,11 @@ impl NewTask {
             })
             .collect();
         let stream_time = inputs.iter().map(|input| input.partition_time).max().unwrap_or(-1);
-        let operators = OperatorTimes::of_program(&program.operators, &committed);
+        let newest = |slot: StoreSlot| match &stores[slot.index()].keeper {
+            Keeper::Segmented(segments) => segments.newest(),
+            _ => -1,
+        };
+        let operators = OperatorTimes::of_program(&program.operators, &committed, newest);
         let processors = program.processors.iter().map(|_| None).collect();
         let core = TaskCore {
             id: self.id,
@@ -152,7 +156,12 @@ fn build_store(
 ) -> TaskStore {
     // Without any cache memory caching would only reorder; Kafka Streams leaves it out then
     // (feature row D23).
-    let can_be_cached = !matches!(store.layout(), Layout::Lru | Layout::Versioned(_));
+    let can_be_cached = !matches!(
+        store.layout(),
+        Layout::Lru
+            | Layout::Versioned(_)
+            | Layout::Segmented(SegmentedOptions { duplicates: true, .. })
+    );
     let cached = store.spec.caching && can_be_cached && thread.cache_bytes_max > 0;
     let caching = match (&store.flush, cached) {
         (_, false) => Caching::Off,
@@ -165,10 +174,14 @@ fn build_store(
     let mut built = TaskStore::new(&store.spec, store.layout(), overlay, Some(place.storage));
     if let Layout::Segmented(options) = store.layout() {
         // A time that cannot be read is as good as none: entries stay visible for longer.
-        let storage = &*storages[place.storage];
-        let known = StreamTime::load_of_store(storage, Path::new(""), &store.spec.name);
-        let newest = known.ok().flatten().map_or(-1, |time| time.ms);
-        built.keeper = Keeper::Segmented(Segments::new(options, newest));
+        let (storage, no_dir) = (&*storages[place.storage], Path::new(""));
+        let newest = StreamTime::load_of_store(storage, no_dir, &store.spec.name);
+        let number = LastNumber::load(storage, no_dir, &store.spec.name);
+        let segments = Segments::new(options, store.spec.persistent);
+        built.keeper = Keeper::Segmented(segments.with_contents(
+            newest.ok().flatten().map_or(-1, |time| time.ms),
+            number.ok().flatten().map_or(0, |last| last.number),
+        ));
     }
     built.changelog = store.changelog.as_ref().map(|topic| StoreChangelog {
         topic: thread.output_topic(topic),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater_broker::OffsetCommit;
-use headwater_store::{StoreError, StreamTime, TaskStorage, WriteBatch};
+use headwater_store::{LastNumber, StoreError, StreamTime, TaskStorage, WriteBatch};
 
 use crate::process::store::Keeper;
 use crate::task::{OffsetMetadata, Task};
@@ -29,10 +29,11 @@ impl Task {
             let Some(storage) = store.storage else { continue };
             let into = &mut sealed[storage];
             store.overlay.seal(&mut into.batch)?;
-            if let Keeper::Segmented(segments) = &mut store.keeper
-                && let Some(ms) = segments.take_newest()
-            {
-                into.meta.push(StreamTime { ms }.update_of_store(&store.name));
+            if let Keeper::Segmented(segments) = &mut store.keeper {
+                let time = segments.take_newest().map(|ms| StreamTime { ms });
+                into.meta.extend(time.map(|time| time.update_of_store(&store.name)));
+                let number = segments.take_number().map(|number| LastNumber { number });
+                into.meta.extend(number.map(|number| number.update(&store.name)));
             }
             into.changelogs.extend(
                 store.changelog.as_ref().map(|changelog| changelog.topic_partition.clone()),

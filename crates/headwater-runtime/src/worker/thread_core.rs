@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater_broker::TopicName;
 
-use crate::process::{DefaultTimestampExtractor, Handlers, NullRecords, UserError};
+use crate::process::{DefaultTimestampExtractor, Handlers, NullRecords, UserError, WindowFetch};
 use crate::task::MaxTaskIdle;
 use crate::worker::outputs::{OutputLimits, Outputs, TopicIndex};
 use crate::worker::{Now, TopicLookup, WorkerConfig};
@@ -19,6 +20,8 @@ pub(crate) struct ThreadCore {
     ready_batches_max: usize,
     /// Buffers for serialisers.
     pub(crate) buffers: Vec<Vec<u8>>,
+    /// Looks into stores of windows that are not under way.
+    pub(crate) fetches: Vec<WindowFetch>,
     /// The value a cached read hands out.
     pub(crate) value: Vec<u8>,
     /// Bytes of the record caches of all tasks.
@@ -28,6 +31,7 @@ pub(crate) struct ThreadCore {
     pub(crate) default_timestamp_extractor: DefaultTimestampExtractor,
     pub(crate) null_records: NullRecords,
     pub(crate) window_emit_interval_ms: i64,
+    pub(crate) outer_join_emit_interval_ms: i64,
     pub(crate) max_task_idle: MaxTaskIdle,
     pub(crate) partition_counts: Arc<BTreeMap<TopicName, i32>>,
     topic_lookup: Option<Arc<dyn TopicLookup>>,
@@ -40,14 +44,15 @@ impl ThreadCore {
             outputs: Outputs::new(limits),
             ready_batches_max: 16,
             buffers: Vec::new(),
+            fetches: Vec::new(),
             value: Vec::new(),
             cache_bytes: 0,
             cache_bytes_max: config.cache_bytes_max,
             handlers: config.handlers.clone(),
             default_timestamp_extractor: config.default_timestamp_extractor,
             null_records: config.null_records,
-            window_emit_interval_ms: i64::try_from(config.window_emit_interval.as_millis())
-                .unwrap_or(i64::MAX),
+            window_emit_interval_ms: milliseconds(config.window_emit_interval),
+            outer_join_emit_interval_ms: milliseconds(config.outer_join_emit_interval),
             max_task_idle: config.max_task_idle,
             partition_counts: Arc::clone(&config.partition_counts),
             topic_lookup: config.topic_lookup.clone(),
@@ -77,4 +82,8 @@ impl ThreadCore {
     pub(crate) fn is_output_full(&self) -> bool {
         self.outputs.ready_len() >= self.ready_batches_max
     }
+}
+
+fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -27,8 +27,10 @@ pub struct OverlayCursor {
     chunk: Chunk,
     /// Next entry of `chunk`.
     chunk_at: usize,
-    /// What comes after `chunk` in the backend; `None` when nothing does.
-    below: Option<KeyRange>,
+    /// What comes after `chunk` in the backend.
+    below: KeyRange,
+    /// Whether something does.
+    has_below: bool,
 }
 
 /// Where the next entry comes from.
@@ -40,7 +42,8 @@ enum Next {
 }
 
 impl OverlayCursor {
-    pub(super) fn new(range: KeyRange, direction: Direction) -> Self {
+    /// At the beginning of a range.
+    pub fn new(range: KeyRange, direction: Direction) -> Self {
         Self {
             rest: range,
             direction,
@@ -49,8 +52,18 @@ impl OverlayCursor {
             releases: None,
             chunk: Chunk::new(CHUNK_ENTRIES),
             chunk_at: 0,
-            below: None,
+            below: KeyRange::all(),
+            has_below: false,
         }
+    }
+
+    /// Begins anew with the range from `start` to `end`, both included. Costs no allocation once the cursor has been
+    /// in ranges of such keys.
+    pub fn restart(&mut self, start: &[u8], end: &[u8], direction: Direction) {
+        self.rest.set_inclusive(start, end);
+        self.direction = direction;
+        self.order = None;
+        self.releases = None;
     }
 
     /// Whether `a` comes before `b`.
@@ -166,7 +179,8 @@ impl<C: CacheContext> Overlay<C> {
             cursor.releases = Some(self.releases);
             cursor.chunk.clear();
             cursor.chunk_at = 0;
-            cursor.below = Some(cursor.rest.clone());
+            cursor.below.copy_from(&cursor.rest);
+            cursor.has_below = true;
         }
     }
 
@@ -174,15 +188,18 @@ impl<C: CacheContext> Overlay<C> {
         if cursor.chunk_at < cursor.chunk.len() {
             return Ok(());
         }
-        let Some(below) = &mut cursor.below else {
+        if !cursor.has_below {
             return Ok(());
-        };
+        }
         cursor.chunk.clear();
         cursor.chunk_at = 0;
-        self.reader.scan(self.space, below, cursor.direction, &mut cursor.chunk)?;
-        match cursor.chunk.len().checked_sub(1).and_then(|last| cursor.chunk.get(last)) {
-            Some((last, _)) => below.resume_after(last, cursor.direction),
-            None => cursor.below = None,
+        self.reader.scan(self.space, &cursor.below, cursor.direction, &mut cursor.chunk)?;
+        // A chunk that is not full has the last entry that there is.
+        cursor.has_below = cursor.chunk.is_full();
+        if let Some((last, _)) =
+            cursor.chunk.len().checked_sub(1).and_then(|at| cursor.chunk.get(at))
+        {
+            cursor.below.resume_after(last, cursor.direction);
         }
         Ok(())
     }

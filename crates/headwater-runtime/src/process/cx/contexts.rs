@@ -4,7 +4,7 @@ use headwater_broker::TopicName;
 use headwater_records::{Header, Record};
 use headwater_store::BufferedContext;
 
-use super::{Cx, Origin, borrow_headers};
+use super::{Cx, Origin};
 use crate::process::store::{RecordContext, TaskStore};
 use crate::process::{Headers, StoreSlot, TaskError};
 
@@ -59,10 +59,7 @@ impl Cx<'_> {
         timestamp: i64,
     ) -> Result<(), TaskError> {
         self.task.stores[slot.index()].put(key, value, timestamp, RecordContext::default);
-        let headers = borrow_headers(&self.task.headers);
-        let record = Record { timestamp, key: Some(key), value, headers: &headers };
-        let logged = self.task.stores[slot.index()].log(&mut self.thread.outputs, record);
-        logged.map_err(|error| self.log_error(slot, error))
+        self.log_with_headers(slot, key, value, timestamp)
     }
 
     /// As [`put`](Self::put) in a store without cache and timestamps, but nothing is logged: that is left to

@@ -21,6 +21,13 @@ pub(crate) struct Segments {
     newest_put: i64,
     /// `newest` as it lies beside the store.
     stored_newest: i64,
+    /// The number that a value of a window was given last, in a store with duplicates.
+    number: u32,
+    /// `number` as it lies beside the store.
+    stored_number: u32,
+    /// Whether what is out of the retention is refused at once, as in the original's stores in memory;
+    /// those on disk take it as long as its segment is there. It shows in what is counted only.
+    is_exact: bool,
     /// Entries of segments below this one are gone, or `expiry` is at them.
     lowest: i64,
     expiry: Option<OverlayCursor>,
@@ -52,8 +59,49 @@ impl SegmentedEntry {
 const REMOVED_PER_PUT: usize = 8;
 
 impl Segments {
-    pub(crate) const fn new(options: SegmentedOptions, newest: i64) -> Self {
-        Self { options, newest, newest_put: newest, stored_newest: newest, lowest: 0, expiry: None }
+    /// Of an empty store.
+    pub(crate) const fn new(options: SegmentedOptions, persistent: bool) -> Self {
+        Self {
+            options,
+            newest: -1,
+            newest_put: -1,
+            stored_newest: -1,
+            number: 0,
+            stored_number: 0,
+            is_exact: options.duplicates && !persistent,
+            lowest: 0,
+            expiry: None,
+        }
+    }
+
+    /// Goes on behind what the store has: its newest time and the number given last.
+    pub(crate) fn with_contents(self, newest: i64, number: u32) -> Self {
+        Self {
+            newest,
+            newest_put: newest,
+            stored_newest: newest,
+            number,
+            stored_number: number,
+            ..self
+        }
+    }
+
+    /// The number given last, if it changed since this was last asked.
+    pub(crate) fn take_number(&mut self) -> Option<u32> {
+        let changed = self.number != self.stored_number;
+        self.stored_number = self.number;
+        changed.then_some(self.number)
+    }
+
+    /// The newest time that was written; −1 before the first.
+    pub(crate) const fn newest(&self) -> i64 {
+        self.newest
+    }
+
+    /// The next number of a value. Those of one window differ as long as it has less than 2^31 values.
+    fn next_number(&mut self) -> u32 {
+        self.number = (self.number + 1) & (u32::MAX >> 1);
+        self.number
     }
 
     /// The newest time, if it changed since this was last asked.
@@ -67,6 +115,9 @@ impl Segments {
     pub(crate) fn note(&mut self, time: i64) -> bool {
         self.newest = self.newest.max(time);
         self.newest_put = self.newest_put.max(time);
+        if self.is_exact {
+            return time < self.options.visible_from(self.newest);
+        }
         self.options.segment(time) < self.options.lowest_segment(self.newest)
     }
 }
@@ -158,6 +209,42 @@ impl Cx<'_> {
             logged.map_err(|error| self.log_error(slot, error))?;
         }
         self.remove_expired(slot)
+    }
+
+    /// Adds a value to a window of a store with duplicates. `stored_key` ends with room for the value's
+    /// number, which is filled in. A value of null adds nothing, but is logged, and takes a number.
+    ///
+    /// Changes are logged with the headers of the record being processed. What is out of the store's
+    /// retention is counted and logged as by [`put_segmented`](Self::put_segmented).
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    pub fn put_duplicate(
+        &mut self,
+        slot: StoreSlot,
+        stored_key: &mut [u8],
+        time: i64,
+        value: Option<&[u8]>,
+        timestamp: i64,
+    ) -> Result<(), TaskError> {
+        let store = &mut self.task.stores[slot.index()];
+        let segments = store.segments_mut();
+        let number = segments.next_number();
+        if let Some(room) = stored_key.last_chunk_mut() {
+            *room = number.to_be_bytes();
+        }
+        let mut expired = false;
+        if value.is_some() {
+            segments.newest_put = segments.newest_put.max(time);
+            expired = segments.note(time);
+            if expired {
+                self.dropped(self.task.watch.node(), DropReason::Expired);
+            } else {
+                write(store, stored_key, value, timestamp, &RecordContext::default);
+            }
+        }
+        self.log_with_headers(slot, &stored_key[SEGMENT_PREFIX..], value, timestamp)?;
+        if value.is_none() || expired { Ok(()) } else { self.remove_expired(slot) }
     }
 
     /// The segments, from the first that has entries of `from` or later to the last there is.
@@ -252,7 +339,7 @@ fn write(
 impl Segments {
     /// The earliest time that is visible. In the store of windows that wait to be closed one more is, so
     /// that one without grace period is there when it closes.
-    fn visible_from(&self) -> i64 {
+    pub(super) fn visible_from(&self) -> i64 {
         let visible = self.options.visible_from(self.newest);
         match self.options.kind {
             SegmentedKind::Window if self.options.by_time => visible.saturating_sub(1),
@@ -271,7 +358,7 @@ impl TaskStore {
     ///
     /// # Panics
     /// When it is of another kind: a bug of whoever built the program.
-    fn segments(&self) -> &Segments {
+    pub(super) fn segments(&self) -> &Segments {
         match &self.keeper {
             Keeper::Segmented(segments) => segments,
             _ => unreachable!("{NOT_SEGMENTED}"),

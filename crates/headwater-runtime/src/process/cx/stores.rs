@@ -189,15 +189,16 @@ impl Cx<'_> {
         logged.map_err(|error| self.log_error(slot, error))
     }
 
-    /// Logs a deletion in a store with headers: its record has those of the one being processed.
+    /// Logs a change whose record has the headers of the one being processed.
     pub(super) fn log_with_headers(
         &mut self,
         slot: StoreSlot,
         key: &[u8],
+        value: Option<&[u8]>,
         timestamp: i64,
     ) -> Result<(), TaskError> {
         let headers = borrow_headers(&self.task.headers);
-        let record = Record { timestamp, key: Some(key), value: None, headers: &headers };
+        let record = Record { timestamp, key: Some(key), value, headers: &headers };
         let logged = self.task.stores[slot.index()].log(&mut self.thread.outputs, record);
         logged.map_err(|error| self.log_error(slot, error))
     }

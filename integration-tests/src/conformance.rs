@@ -15,6 +15,7 @@ mod contents;
 mod data;
 mod files;
 mod functions;
+mod join_stores;
 mod joins;
 mod low_level;
 mod notes;

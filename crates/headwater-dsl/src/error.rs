@@ -125,6 +125,16 @@ pub enum DslError {
         /// The topic, without application id.
         topic: String,
     },
+    /// A join of streams that is to keep its records in a store that cannot do so (feature row D32).
+    #[error("store {store} cannot keep the records of join {node}: {problem}")]
+    UnfitJoinStore {
+        /// The node of the join.
+        node: String,
+        /// The store.
+        store: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A versioned store whose segments cover no time.
     #[error("segmentInterval cannot be zero: give versioned store {store} one of at least 1 ms")]
     NoSegmentInterval {

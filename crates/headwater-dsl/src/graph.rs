@@ -24,11 +24,13 @@ use crate::wiring::{DefaultExtractors, WireInner, WireSource};
 mod joins;
 mod optimize;
 mod sources;
+mod stream_joins;
 mod write;
 
 pub(crate) use joins::{JoinSide, TableJoin, is_generated};
 pub(crate) use optimize::{Mergeable, MergedRepartition};
 pub(crate) use sources::StreamSource;
+pub(crate) use stream_joins::{StreamJoins, StreamSide};
 pub(crate) use write::Draft;
 
 /// The graph that all streams and tables of one builder share.
@@ -101,6 +103,8 @@ pub(crate) enum LogicalKind {
     Processor(Processor),
     /// Joins two tables.
     TableJoin(TableJoin),
+    /// Joins two streams.
+    StreamJoins(StreamJoins),
     /// Writes to topics.
     Sink { topic: SinkTopic, wire: Wire<WireInner> },
     /// Writes to an internal topic and reads it again.

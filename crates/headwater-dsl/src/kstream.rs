@@ -16,6 +16,7 @@ mod emit;
 mod flat_map;
 mod grouping;
 mod join_global;
+mod join_stream;
 mod join_table;
 mod keys;
 mod process;

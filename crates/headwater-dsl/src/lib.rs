@@ -54,11 +54,12 @@ pub use ktable::KTable;
 pub use low_level::TopologyBuilder;
 pub use nullity::{Nullable, Nullity, Present};
 pub use params::{
-    Branched, Consumed, EagerBufferConfig, EmitStrategy, FailOnInvalidTimestamp, Grouped, Joined,
-    LogAndSkipOnInvalidTimestamp, Materialized, Partitions, Printed, Processed, Produced,
-    RecordContext, Repartitioned, SessionWindows, SlidingWindows, StrictBufferConfig, Suppressed,
-    TableJoined, TimeWindows, TimestampExtractor, TopicNameExtractor, UnlimitedWindows,
-    UsePartitionTimeOnInvalidTimestamp, WallclockTimestampExtractor,
+    Branched, Consumed, EagerBufferConfig, EmitStrategy, FailOnInvalidTimestamp, Grouped,
+    JoinWindows, Joined, LogAndSkipOnInvalidTimestamp, Materialized, Partitions, Printed,
+    Processed, Produced, RecordContext, Repartitioned, SessionWindows, SlidingWindows,
+    StreamJoined, StrictBufferConfig, Suppressed, TableJoined, TimeWindows, TimestampExtractor,
+    TopicNameExtractor, UnlimitedWindows, UsePartitionTimeOnInvalidTimestamp,
+    WallclockTimestampExtractor,
 };
 pub use processor::{
     ContextError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, KeyValueEntries,

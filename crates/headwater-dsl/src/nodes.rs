@@ -15,6 +15,7 @@ mod sliding_window;
 mod source;
 mod step;
 mod stream_global_join;
+mod stream_join;
 mod stream_table_join;
 mod suppress;
 mod table;
@@ -39,6 +40,9 @@ pub(crate) use sliding_window::aggregate_sliding_windows;
 pub(crate) use source::{ReadAs, source};
 pub(crate) use step::{Out, step};
 pub(crate) use stream_global_join::{StreamGlobalJoin, stream_global_join};
+pub(crate) use stream_join::{
+    KeptRecords, KeptUnmatched, StreamJoin, join_itself, join_side, keep_records,
+};
 pub(crate) use stream_table_join::{Grace, StreamTableJoin, stream_table_join};
 pub(crate) use suppress::{Suppression, suppress, suppress_view};
 pub(crate) use table::{MapTable, map_table, pass_on_table, table_source, table_to_stream};

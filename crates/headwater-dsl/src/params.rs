@@ -3,12 +3,14 @@
 mod branched;
 mod consumed;
 mod grouped;
+mod join_windows;
 mod joined;
 mod materialized;
 mod printed;
 mod processed;
 mod produced;
 mod repartitioned;
+mod stream_joined;
 mod suppressed;
 mod table_joined;
 mod topic_name;
@@ -20,12 +22,14 @@ pub use consumed::{
     UsePartitionTimeOnInvalidTimestamp, WallclockTimestampExtractor,
 };
 pub use grouped::Grouped;
+pub use join_windows::JoinWindows;
 pub use joined::Joined;
 pub use materialized::Materialized;
 pub use printed::Printed;
 pub use processed::Processed;
 pub use produced::{Partitions, Produced};
 pub use repartitioned::Repartitioned;
+pub use stream_joined::StreamJoined;
 pub use suppressed::{EagerBufferConfig, StrictBufferConfig, Suppressed};
 pub use table_joined::TableJoined;
 pub use topic_name::{RecordContext, TopicNameExtractor};

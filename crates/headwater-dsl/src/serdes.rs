@@ -167,6 +167,12 @@ impl DefaultSerdes {
         serde.downcast_ref::<Codec<T>>().map(Arc::clone)
     }
 
+    /// The default serde for values of a type, if it has one.
+    pub(crate) fn value_of<T: 'static>(&self) -> Option<Codec<T>> {
+        let serde = self.values.get(&TypeId::of::<T>())?;
+        serde.downcast_ref::<Codec<T>>().map(Arc::clone)
+    }
+
     /// The serde to use: the given one, else the default of the type.
     pub(crate) fn resolve<T: 'static>(
         &self,

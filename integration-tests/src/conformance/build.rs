@@ -185,7 +185,7 @@ pub(super) fn build(case: &Case) -> Result<Built, BuildFailure> {
     for (op, json) in case.topology.iter().enumerate() {
         if json["op"] == "split" {
             branches.insert(op, split(&mut made, json)?);
-        } else if let Some(result) = apply(&builder, &made, &notes, json)? {
+        } else if let Some(result) = apply(&builder, &made, &notes, (json, &case.config))? {
             let id = json.get("id").map_or_else(|| format!("#{op}"), |id| json_text(id).to_owned());
             made.insert(id, result);
         }
@@ -242,7 +242,7 @@ fn apply(
     builder: &StreamsBuilder,
     made: &BTreeMap<String, Made>,
     notes: &Notes,
-    op: &Json,
+    (op, config): (&Json, &Json),
 ) -> Result<Option<Made>, Missing> {
     let name = json_text(&op["op"]);
     match name {
@@ -275,7 +275,7 @@ fn apply(
         }
         _ => {}
     }
-    if let Some(joined) = joins::join(made, op)? {
+    if let Some(joined) = joins::join(made, op, config)? {
         return Ok(Some(joined));
     }
     let input = op.get("in").and_then(|input| made.get(json_text(input)));

@@ -14,6 +14,7 @@ use serde_json::{Value as Json, json};
 
 use super::build::Built;
 use super::case::{Case, Missing, text};
+use super::join_stores;
 use super::serdes::DynSerde;
 use super::subscriptions;
 use super::value::{Value, hex};
@@ -37,8 +38,12 @@ pub(super) fn stores(
             expected.clone()
         } else if subscriptions::are_in(built, name) {
             subscriptions::contents(driver, name)
+        } else if join_stores::is_of_unmatched(built, name) {
+            join_stores::unmatched(driver, built, name)
         } else {
-            Store::find(case, built, name)?.contents(driver)
+            let contents = Store::find(case, built, name)?.contents(driver);
+            let adapted = join_stores::is_of_one_side(built, name);
+            if adapted { join_stores::as_expected(expected, contents) } else { contents }
         };
         found.insert(name.clone(), contents);
     }
@@ -260,7 +265,7 @@ fn decode(serde: DynSerde, bytes: &[u8]) -> Json {
     json_of(value)
 }
 
-fn json_of(value: Value) -> Json {
+pub(super) fn json_of(value: Value) -> Json {
     match value {
         Value::Windowed(windowed) => {
             let Windowed { key, window } = *windowed;

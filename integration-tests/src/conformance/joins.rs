@@ -3,13 +3,14 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 
+use headwater::JoinWindows;
 use headwater::serde::Serde;
 use serde_json::Value as Json;
 
 use super::build::{Dyn, GlobalTable, Made, Show, Stream, Table, WindowedKey, named, named_stream};
 use super::case::{Missing, text as json_text};
 use super::functions::{expression, joiner};
-use super::params::{joined, materialized, table_joined};
+use super::params::{joined, materialized, milliseconds, stream_joined, table_joined};
 use super::serdes::DynSerde;
 use super::value::Value;
 
@@ -40,7 +41,11 @@ macro_rules! of_two_types {
 }
 
 /// Applies an operator if it is a join.
-pub(super) fn join(made: &BTreeMap<String, Made>, op: &Json) -> Result<Option<Made>, Missing> {
+pub(super) fn join(
+    made: &BTreeMap<String, Made>,
+    op: &Json,
+    config: &Json,
+) -> Result<Option<Made>, Missing> {
     let kind = match json_text(&op["op"]) {
         "join" => Kind::Inner,
         "left_join" => Kind::Left,
@@ -72,9 +77,57 @@ pub(super) fn join(made: &BTreeMap<String, Made>, op: &Json) -> Result<Option<Ma
                 unreachable!("there are no other types")
             }
         }
+        (Some(Made::Stream(left)), Some(Made::Stream(right))) => {
+            of_two_types!((left, Stream), (right, Stream), |l, r| streams(l, r, kind, (op, config)))
+        }
         _ => Err(unknown()),
     }
     .map(Some)
+}
+
+fn streams<V: Dyn, W: Dyn>(
+    left: &Stream<V>,
+    right: &Stream<W>,
+    kind: Kind,
+    (op, config): (&Json, &Json),
+) -> Result<Made, Missing>
+where
+    DynSerde: Serde<V> + Serde<W>,
+{
+    let joiner = joiner(&op["joiner"])?;
+    let with_key = op["with_key"] == true;
+    let join = move |k: Option<&Value>, l: Option<&V>, r: Option<&W>| {
+        let k = k.filter(|_| with_key);
+        V::show(l, |l| W::show(r, |r| joiner(k, l, r)))
+    };
+    let windows = join_windows(&op["window"])?;
+    let joined = stream_joined::<V, W>(op.get("stream_joined"), config)?;
+    Ok(Made::stream(match kind {
+        Kind::Inner => {
+            let join = move |k: &Value, l: &V, r: &W| join(Some(k), Some(l), Some(r));
+            left.try_join_with_key(right, join, windows, joined)
+        }
+        Kind::Left => {
+            let join = move |k: Option<&Value>, l: &V, r: Option<&W>| join(k, Some(l), r);
+            left.try_left_join_with_key(right, join, windows, joined)
+        }
+        Kind::Outer => left.try_outer_join_with_key(right, join, windows, joined),
+    }))
+}
+
+fn join_windows(json: &Json) -> Result<JoinWindows, Missing> {
+    let difference = milliseconds(&json["difference"])?;
+    let mut windows = match json.get("grace") {
+        Some(grace) => JoinWindows::of_time_difference_and_grace(difference, milliseconds(grace)?),
+        None => JoinWindows::of_time_difference_with_no_grace(difference),
+    };
+    if let Some(before_ms) = json["before"].as_i64() {
+        windows = windows.before_ms(before_ms);
+    }
+    if let Some(after_ms) = json["after"].as_i64() {
+        windows = windows.after_ms(after_ms);
+    }
+    Ok(windows)
 }
 
 fn tables<V: Dyn, W: Dyn>(

@@ -7,8 +7,8 @@ use headwater::serde::Serde;
 use headwater::{
     Consumed, EagerBufferConfig, FailOnInvalidTimestamp, Grouped, Joined,
     LogAndSkipOnInvalidTimestamp, Materialized, OffsetReset, Partitions, Processed, Produced,
-    Record, Repartitioned, StoreSupplier, Stores, StrictBufferConfig, Suppressed, TableJoined,
-    UsePartitionTimeOnInvalidTimestamp,
+    Record, Repartitioned, StoreSupplier, Stores, StreamJoined, StrictBufferConfig, Suppressed,
+    TableJoined, UsePartitionTimeOnInvalidTimestamp,
 };
 use serde_json::Value as Json;
 
@@ -172,6 +172,44 @@ where
     Ok(joined.with_grace_period(Duration::from_millis(grace)))
 }
 
+pub(super) fn stream_joined<V: 'static, W: 'static>(
+    json: Option<&Json>,
+    config: &Json,
+) -> Result<StreamJoined<Value, V, W>, Missing>
+where
+    DynSerde: Serde<V> + Serde<W>,
+{
+    let nothing = Json::Null;
+    let json = json.unwrap_or(&nothing);
+    let mut joined = StreamJoined::<Value, V, W>::new();
+    // In the cases a name is that of `StreamJoined.as`, which names the stores.
+    if let Some(name) = json.get("store_name").map(json_text).or_else(|| name(json)) {
+        joined = joined.with_store_name(name);
+    }
+    if let Some(serde) = serde(json, "key")? {
+        joined = joined.with_key_serde(serde);
+    }
+    if let Some(serde) = serde(json, "value")? {
+        joined = joined.with_value_serde(serde);
+    }
+    if let Some(serde) = serde(json, "other_value")? {
+        joined = joined.with_other_value_serde(serde);
+    }
+    joined = match json.get("logging") {
+        None => joined,
+        Some(Json::Bool(false)) => joined.with_logging_disabled(),
+        Some(config) => joined.with_logging_enabled(topic_config(config)),
+    };
+    let kind = json.get("type").or_else(|| config.get("dsl.store"));
+    if kind.is_some_and(|kind| kind == "in_memory") {
+        joined = joined.in_memory();
+    }
+    if json.get("this_store").is_some() || json.get("other_store").is_some() {
+        return Err(Missing("store supplier window".to_owned()));
+    }
+    Ok(joined)
+}
+
 pub(super) fn table_joined(json: Option<&Json>) -> Result<TableJoined<Value, Value>, Missing> {
     let Some(json) = json else { return Ok(TableJoined::new()) };
     let mut joined = match name(json) {
@@ -263,7 +301,7 @@ fn supplier(store: &str, json: &Json) -> Result<StoreSupplier, Missing> {
     })
 }
 
-fn milliseconds(json: &Json) -> Result<Duration, Missing> {
+pub(super) fn milliseconds(json: &Json) -> Result<Duration, Missing> {
     let Some(milliseconds) = json.as_u64() else {
         return Err(Missing("negative time, which has no form here".to_owned()));
     };

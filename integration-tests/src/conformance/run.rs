@@ -189,6 +189,7 @@ fn driver(case: &Case, built: &Built) -> TopologyTestDriverBuilder {
     let settings = StreamsConfig::new("app")
         .default_timestamp_extractor(extractor)
         .window_emit_interval_ms(config["emit.interval.window.close"].as_u64().unwrap_or(0))
+        .outer_join_emit_interval_ms(config["emit.interval.outer.join"].as_u64().unwrap_or(0))
         .statestore_cache_max_bytes(cache)
         .processing_guarantee(guarantee);
     let mut driver = TopologyTestDriver::builder(built.topology.clone())

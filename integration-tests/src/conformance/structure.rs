@@ -66,7 +66,7 @@ pub(super) fn differences_of_error(
         | DslError::GraceWithoutHistory { .. }
         | DslError::GraceBeyondHistory { .. }
         | DslError::NoSegmentInterval { .. } => "IllegalArgumentException",
-        DslError::MissingSerde { .. } => "StreamsException",
+        DslError::MissingSerde { .. } | DslError::UnfitJoinStore { .. } => "StreamsException",
         _ => "TopologyException",
     };
     if expected["class"] != class {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater::prelude::*;
 use headwater::sled::SledBackend;
@@ -13,7 +14,7 @@ use proptest::prelude::*;
 /// Builds `in` to `out` over the store `kept`, all of text and numbers.
 type Operator = fn(&StreamsBuilder);
 
-const OPERATORS: [(&str, Operator); 5] = [
+const OPERATORS: [(&str, Operator); 7] = [
     ("count", |builder| write(&numbers(builder).count(Materialized::named("kept")))),
     ("reduce", |builder| {
         write(&numbers(builder).reduce(|a, b| a.wrapping_sub(*b), Materialized::named("kept")));
@@ -31,7 +32,47 @@ const OPERATORS: [(&str, Operator); 5] = [
         let kept = Materialized::named("kept");
         write(&builder.table("in", Consumed::with(Utf8, Long), kept));
     }),
+    ("join of streams", |builder| {
+        let [even, odd] = even_and_odd(builder);
+        keep_last(&even.join(&odd, |a, b| a * 100 + b, close(), StreamJoined::new()));
+    }),
+    ("join of a stream with itself", |builder| {
+        let stream = builder.stream("in", Consumed::with(Utf8, Long));
+        keep_last(&stream.join(&stream, |a, b| a * 100 + b, close(), StreamJoined::new()));
+    }),
 ];
+
+/// Joins in which records wait for partners until stream time has passed. When their results come, and so in which
+/// order, depends on when the join last looked; which they are does not.
+const WAITING: [(&str, Operator); 2] = [
+    ("left join of streams", |builder| {
+        let [even, odd] = even_and_odd(builder);
+        let joiner = |a: &i64, b: Option<&i64>| a * 100 + b.copied().unwrap_or(50);
+        keep_last(&even.left_join(&odd, joiner, close(), StreamJoined::new()));
+    }),
+    ("outer join of streams", |builder| {
+        let [even, odd] = even_and_odd(builder);
+        let joiner = |a: Option<&i64>, b: Option<&i64>| {
+            a.copied().unwrap_or(50) * 100 + b.copied().unwrap_or(50)
+        };
+        keep_last(&even.outer_join(&odd, joiner, close(), StreamJoined::new()));
+    }),
+];
+
+fn even_and_odd(builder: &StreamsBuilder) -> [KStream<String, i64>; 2] {
+    let stream = builder.stream("in", Consumed::with(Utf8, Long));
+    [stream.filter(|_, value| value % 2 == 0), stream.filter(|_, value| value % 2 != 0)]
+}
+
+fn close() -> JoinWindows {
+    let ms = Duration::from_millis;
+    JoinWindows::of_time_difference_and_grace(ms(4), ms(2)).after(ms(2))
+}
+
+fn keep_last(stream: &KStream<String, i64>) {
+    let serdes = Materialized::named("kept").with_key_serde(Utf8).with_value_serde(Long);
+    write(&stream.to_table(serdes));
+}
 
 fn numbers(builder: &StreamsBuilder) -> KGroupedStream<String, i64> {
     let stream = builder.stream("in", Consumed::with(Utf8, Long));
@@ -62,12 +103,16 @@ struct Setting {
     partitions: i32,
     /// Before which record, and how.
     restart: Option<(usize, Restart)>,
+    /// Whether one more record comes, so late that nothing waits any more.
+    closes: bool,
 }
 
 fn run(operator: Operator, input: &[(String, i64)], setting: Setting) -> Outcome {
     let builder = StreamsBuilder::new();
     operator(&builder);
-    let config = StreamsConfig::new("app").statestore_cache_max_bytes(setting.cache_bytes);
+    let config = StreamsConfig::new("app")
+        .statestore_cache_max_bytes(setting.cache_bytes)
+        .outer_join_emit_interval_ms(0);
     let driver = TopologyTestDriver::builder(builder.build().expect("the topology is right"))
         .config(config)
         .partitions("in", setting.partitions)
@@ -81,6 +126,9 @@ fn run(operator: Operator, input: &[(String, i64)], setting: Setting) -> Outcome
         }
         let timestamp = i64::try_from(index).expect("a short input");
         topic.pipe_input_at(key, value, timestamp).expect("no task fails");
+    }
+    if setting.closes {
+        topic.pipe_input_at("z", &0, 1_000).expect("no task fails");
     }
     let output = driver.create_output_topic("out", Utf8, Long);
     let kept = driver.raw_store_entries("kept", &KeyRange::all(), Direction::Forward);
@@ -115,7 +163,8 @@ proptest! {
         for (name, operator) in OPERATORS {
             let backend = || if sled { Arc::new(SledBackend::new()) } else { memory() };
             let run = |cache_bytes, restart| {
-                let setting = Setting { backend: backend(), cache_bytes, partitions: 1, restart };
+                let setting =
+                    Setting { backend: backend(), cache_bytes, partitions: 1, restart, closes: false };
                 run(operator, &input, setting)
             };
             let expected = run(0, None);
@@ -127,11 +176,29 @@ proptest! {
     }
 
     #[test]
+    fn a_restart_loses_and_repeats_no_result_that_waits(
+        input in input(), at in 0..25_usize, how in restart(), sled in any::<bool>(),
+    ) {
+        let restart = Some((at % input.len(), how));
+        for (name, operator) in WAITING {
+            let backend = || if sled { Arc::new(SledBackend::new()) } else { memory() };
+            let results = |restart| {
+                let setting =
+                    Setting { backend: backend(), cache_bytes: 0, partitions: 1, restart, closes: true };
+                let mut updates = run(operator, &input, setting).updates;
+                updates.sort();
+                updates
+            };
+            prop_assert_eq!(results(restart), results(None), "{}", name);
+        }
+    }
+
+    #[test]
     fn partitions_do_not_change_tables(input in input(), partitions in 2..6_i32) {
         for (name, operator) in OPERATORS {
             let run = |partitions| {
                 let setting =
-                    Setting { backend: memory(), cache_bytes: 0, partitions, restart: None };
+                    Setting { backend: memory(), cache_bytes: 0, partitions, restart: None, closes: false };
                 run(operator, &input, setting)
             };
             let (several, one) = (run(partitions), run(1));

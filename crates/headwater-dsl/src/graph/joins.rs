@@ -100,10 +100,11 @@ impl LogicalGraph {
     /// Whether somewhere below a node records without key are taken.
     pub(super) fn null_keys_are_taken_below(&self, node: NodeKey) -> bool {
         self.nodes[node.0].children.iter().any(|&child| {
-            let takes_them = matches!(
-                &self.nodes[child.0].kind,
-                LogicalKind::Processor(processor) if processor.takes_null_keys
-            );
+            let takes_them = match &self.nodes[child.0].kind {
+                LogicalKind::Processor(processor) => processor.takes_null_keys,
+                LogicalKind::StreamJoins(join) => join.takes_null_keys(),
+                _ => false,
+            };
             takes_them || self.null_keys_are_taken_below(child)
         })
     }

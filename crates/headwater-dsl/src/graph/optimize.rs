@@ -43,6 +43,9 @@ impl LogicalGraph {
         if optimization.merge_repartition_topics {
             self.merge_repartitions();
         }
+        if optimization.single_store_self_join {
+            self.use_one_store_for_self_joins();
+        }
     }
 
     /// Makes one repartition, right behind the operator that changes the keys, of several further down.
@@ -111,7 +114,7 @@ impl LogicalGraph {
         }
     }
 
-    fn unlink(&mut self, parent: NodeKey, child: NodeKey) {
+    pub(super) fn unlink(&mut self, parent: NodeKey, child: NodeKey) {
         self.nodes[parent.0].children.retain(|&it| it != child);
         self.nodes[child.0].parents.retain(|&it| it != parent);
     }

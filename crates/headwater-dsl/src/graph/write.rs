@@ -124,6 +124,7 @@ impl LogicalGraph {
                 write_processor(draft, name, &parents, processor)?;
             }
             LogicalKind::TableJoin(join) => self.write_table_join(draft, key, join)?,
+            LogicalKind::StreamJoins(join) => join.write(self, name, draft)?,
             LogicalKind::Sink { topic, wire } => {
                 draft.builder.add_sink(name, topic.clone(), parents)?;
                 draft.behave(name, Behaviour::Inner(Arc::clone(&wire.0)));

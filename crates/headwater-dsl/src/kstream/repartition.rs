@@ -164,7 +164,8 @@ fn drop_null_keys<K: 'static, V: 'static>() -> WireInner {
     })
 }
 
-fn pass_on<K: 'static, V: 'static>() -> WireInner {
+/// The making of a node that hands every record on.
+pub(super) fn pass_on<K: 'static, V: 'static>() -> WireInner {
     step::<K, V, K, V, _>(|out, record| {
         out.forward(record)?;
         Ok(())

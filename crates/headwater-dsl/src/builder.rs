@@ -17,6 +17,7 @@ use crate::params::{Consumed, Extractor, Materialized, TimestampExtractor};
 use crate::serdes::{Codec, codec};
 use crate::store::{DslStoreFormat, Stores};
 use crate::topology::Topology;
+use crate::wrapper::{AnyWrapper, ProcessorWrapper};
 
 mod global;
 
@@ -169,6 +170,11 @@ impl StreamsBuilder {
     /// ```
     pub fn ensure_explicit_internal_resource_naming(&self) {
         self.graph.borrow_mut().refuses_generated = true;
+    }
+
+    /// What is called in the place of each processor, and calls it (KIP-1112). A later call replaces an earlier one.
+    pub fn processor_wrapper(&self, wrapper: impl ProcessorWrapper) {
+        self.graph.borrow_mut().wrapper = Some(AnyWrapper::new(wrapper));
     }
 
     /// How the stores of tables keep their values (`dsl.store.format`, KIP-1285).

@@ -7,6 +7,7 @@ use headwater_runtime::{Cx, TaskError};
 
 use crate::error::DslError;
 use crate::record::{Change, Record};
+use crate::wrapper::{Wrap, Wrapped};
 
 /// A run-time node that takes the records of a stream. Immutable, shared by all tasks.
 pub(crate) trait Node<K, V>: Send + Sync {
@@ -27,22 +28,38 @@ pub(crate) trait TableNode<K, V>: Send + Sync {
 }
 
 /// A node of some type.
-pub(crate) struct Edge(Box<dyn Any>);
+pub(crate) struct Edge {
+    node: Box<dyn Any>,
+    wrap: fn(Self, Wrap) -> Self,
+}
 
 impl Edge {
     pub(crate) fn to_stream<K: 'static, V: 'static>(node: impl Node<K, V> + 'static) -> Self {
         let node: Arc<dyn Node<K, V>> = Arc::new(node);
-        Self(Box::new(node))
+        let wrap = |edge: Self, wrap| match edge.node.downcast::<Arc<dyn Node<K, V>>>() {
+            Ok(node) => Self::to_stream::<K, V>(Wrapped { node: *node, wrap }),
+            Err(_) => unreachable!("it was made as this type"),
+        };
+        Self { node: Box::new(node), wrap }
     }
 
     pub(crate) fn to_table<K: 'static, V: 'static>(node: impl TableNode<K, V> + 'static) -> Self {
         let node: Arc<dyn TableNode<K, V>> = Arc::new(node);
-        Self(Box::new(node))
+        let wrap = |edge: Self, wrap| match edge.node.downcast::<Arc<dyn TableNode<K, V>>>() {
+            Ok(node) => Self::to_table::<K, V>(Wrapped { node: *node, wrap }),
+            Err(_) => unreachable!("it was made as this type"),
+        };
+        Self { node: Box::new(node), wrap }
     }
 
-    /// A node of another kind.
+    /// A node of another kind, around which no wrapper fits.
     pub(crate) fn of<T: ?Sized + 'static>(node: Arc<T>) -> Self {
-        Self(Box::new(node))
+        Self { node: Box::new(node), wrap: |edge, _| edge }
+    }
+
+    /// The node with a wrapper around it.
+    pub(crate) fn wrapped(self, wrap: Wrap) -> Self {
+        (self.wrap)(self, wrap)
     }
 
     pub(crate) fn stream<K: 'static, V: 'static>(
@@ -60,7 +77,7 @@ impl Edge {
     }
 
     pub(crate) fn typed<T: ?Sized + 'static>(&self, parent: &str) -> Result<Arc<T>, DslError> {
-        self.0.downcast_ref::<Arc<T>>().cloned().ok_or_else(|| DslError::OtherRecordType {
+        self.node.downcast_ref::<Arc<T>>().cloned().ok_or_else(|| DslError::OtherRecordType {
             node: parent.to_owned(),
             forwarded: type_name::<T>(),
         })

@@ -20,6 +20,7 @@ use crate::nodes::AnyView;
 use crate::serdes::DefaultSerdes;
 use crate::store::{DslStoreFormat, StoreDeclaration};
 use crate::wiring::{DefaultExtractors, WireInner, WireSource};
+use crate::wrapper::AnyWrapper;
 
 mod joins;
 mod optimize;
@@ -46,6 +47,7 @@ pub(crate) struct LogicalGraph {
     pub(crate) names: NameCounter,
     pub(crate) default_serdes: DefaultSerdes,
     pub(crate) default_extractors: DefaultExtractors,
+    pub(crate) wrapper: Option<AnyWrapper>,
     /// Names of stores and topics that the user did not give (feature row T15).
     generated: Vec<GeneratedNames>,
     /// Whether they are refused.
@@ -278,6 +280,7 @@ impl LogicalGraph {
             names: NameCounter::new(),
             default_serdes: DefaultSerdes::built_in(),
             default_extractors: DefaultExtractors::new(),
+            wrapper: None,
             generated: Vec::new(),
             refuses_generated: false,
             store_format: DslStoreFormat::Default,

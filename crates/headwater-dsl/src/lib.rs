@@ -41,6 +41,7 @@ mod store;
 mod topology;
 mod windowed;
 mod wiring;
+mod wrapper;
 
 pub use builder::{GlobalKTable, StreamsBuilder, TopicSelection};
 pub use cogrouped::{
@@ -71,5 +72,6 @@ pub use record::Record;
 pub use store::{DslStoreFormat, StoreSupplier, Stores};
 pub use topology::{ApplicationTopology, Topology};
 pub use windowed::{SessionWindowedKStream, TimeWindowedKStream, WindowKind};
+pub use wrapper::{ProcessorCall, ProcessorWrapper};
 
 pub use headwater_topology::OffsetReset;

@@ -16,6 +16,7 @@ use crate::serdes::{DefaultSerdes, codec};
 use crate::store::{Stores, check};
 use crate::topology::Topology;
 use crate::wiring::Behaviour;
+use crate::wrapper::{AnyWrapper, ProcessorWrapper};
 
 /// Describes what an application does node by node: sources, processors, sinks and stores, with names
 /// of the user's own (feature row P1; Kafka Streams' class `Topology`).
@@ -79,6 +80,12 @@ impl TopologyBuilder {
     /// The serde for values of type `V` wherever none is given.
     pub fn default_value_serde<V: 'static>(&mut self, serde: impl Serde<V>) -> &mut Self {
         self.draft.behaviours.default_serdes.set_value(codec(serde));
+        self
+    }
+
+    /// What is called in the place of each processor, and calls it (KIP-1112). A later call replaces an earlier one.
+    pub fn processor_wrapper(&mut self, wrapper: impl ProcessorWrapper) -> &mut Self {
+        self.draft.behaviours.wrapper = Some(AnyWrapper::new(wrapper));
         self
     }
 

@@ -27,6 +27,7 @@ use crate::nodes::{AnyView, SharedView, StoreView};
 use crate::params::Extractor;
 use crate::serdes::{Codec, DefaultSerdes};
 use crate::store::{StoreDeclaration, StoreKindOf, StoreSerdes};
+use crate::wrapper::AnyWrapper;
 
 /// Makes a source.
 pub(crate) type WireSource =
@@ -66,6 +67,8 @@ pub(crate) struct Behaviours {
     pub(crate) tables: BTreeMap<NodeKey, TableAccess>,
     pub(crate) default_serdes: DefaultSerdes,
     pub(crate) default_extractors: DefaultExtractors,
+    /// What is done around each processor.
+    pub(crate) wrapper: Option<AnyWrapper>,
 }
 
 /// Timestamp extractors of users, by the types of key and value that they are the default for.
@@ -156,13 +159,21 @@ impl Behaviours {
                 }
                 Behaviour::Inner(wire) => {
                     let edge = wire(&mut wiring)?;
-                    edges.insert(id, edge);
+                    edges.insert(id, self.wrap(node, edge));
                 }
             }
         }
         // In the order in which they were added, as everything else.
         program.sources.reverse();
         Ok(program)
+    }
+
+    /// The processor of a node, in its wrapper if there is one.
+    fn wrap(&self, node: &GraphNode, edge: Edge) -> Edge {
+        match (&self.wrapper, &node.kind) {
+            (Some(wrapper), NodeKind::Processor { .. }) => edge.wrapped(wrapper.around(&node.name)),
+            _ => edge,
+        }
     }
 
     fn store_program(&self, spec: &StoreSpec, changelog: Option<&Changelog>) -> StoreProgram {

@@ -39,6 +39,7 @@ impl LogicalGraph {
             names: self.names.clone(),
             default_serdes: self.default_serdes.clone(),
             default_extractors: self.default_extractors.clone(),
+            wrapper: None,
             generated: Vec::new(),
             refuses_generated: self.refuses_generated,
             store_format: self.store_format,
@@ -53,6 +54,7 @@ impl LogicalGraph {
         let mut draft = Draft::default();
         draft.behaviours.default_serdes = self.default_serdes.clone();
         draft.behaviours.default_extractors = self.default_extractors.clone();
+        draft.behaviours.wrapper.clone_from(&self.wrapper);
         draft.store_format = self.store_format;
         for names in &self.generated {
             draft.builder.add_generated_names(names.clone());

@@ -7,3 +7,4 @@ mod partitions;
 mod restarts;
 mod tools;
 mod topics;
+mod wrappers;

@@ -100,6 +100,7 @@ impl OneTask {
             }],
             storages,
             stores,
+            state_dir: std::path::PathBuf::new(),
             global_stores: headwater::runtime::hosting::GlobalStores::default(),
             read_cache_bytes: options.read_cache_bytes,
             watch: Arc::new(TaskWatch::default()),

@@ -327,6 +327,9 @@ settings! {
     plain fetch_max_bytes: u64 = 52_428_800, Consumer "fetch.max.bytes", positive;
     /// Compression of everything written.
     plain compression_type: Compression = Compression::None, Producer "compression.type", any;
+    /// A record that makes a larger batch by itself is not sent, in bytes; nor is one that is larger than its
+    /// topic takes (`max.message.bytes`). The production exception handler decides what to do.
+    plain max_request_size: u64 = 1_048_576, Producer "max.request.size", positive;
     /// How long a batch is tried before it fails, in milliseconds.
     plain delivery_timeout_ms: u64 = 120_000, Producer "delivery.timeout.ms", positive;
     /// Under exactly once the broker aborts a transaction that is open for longer, in milliseconds. So

@@ -40,7 +40,7 @@ mod topics;
 mod uncaught;
 mod waits;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -66,7 +66,7 @@ use crate::query::{
 };
 use crate::state_dir::{StateDirError, StateDirectory};
 use crate::task::{TaskState, TaskWatch};
-use crate::topics_check::{CheckedTopics, check_topics, existing_topics};
+use crate::topics_check::{CheckedTopics, check_topics, existing_topics, message_bytes};
 use assignor::ChosenAssignor;
 use coordinator::{Coordinator, InstanceCommand, Views};
 use global::GlobalPlan;
@@ -504,6 +504,9 @@ impl InstanceBuilder {
         }
         let partition_counts: BTreeMap<TopicName, i32> =
             topics.iter().map(|(name, topic)| (name.clone(), topic.partitions)).collect();
+        let sinks = programs.values().flat_map(|program| &program.sinks).map(|sink| &sink.topic);
+        let sinks: BTreeSet<&TopicName> = sinks.collect();
+        let message_bytes = message_bytes(&*broker, sinks).await;
         let partitions = |topic: &str| partition_counts.get(topic).copied().unwrap_or(0);
         let global = global.and_then(|program| GlobalPlan::new(&topology, program, partitions));
         let configured = || ChosenAssignor::new(self.config.task_assignor.assignor());
@@ -525,6 +528,7 @@ impl InstanceBuilder {
             global,
             tasks: plan,
             partition_counts: Arc::new(partition_counts),
+            message_bytes: Arc::new(message_bytes),
             config: self.config.clone(),
         };
         Ok((shared, held))

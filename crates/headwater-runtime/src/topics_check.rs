@@ -109,6 +109,25 @@ pub(crate) async fn check_topics(
     Ok((topology, CheckedTopics { plan, topics }))
 }
 
+/// The largest batch that each of these topics takes. What cannot be found out, for want of a right to ask for it
+/// for instance, the broker itself says when it refuses a batch.
+pub(crate) async fn message_bytes<'t>(
+    broker: &dyn Broker,
+    topics: impl IntoIterator<Item = &'t TopicName>,
+) -> BTreeMap<TopicName, usize> {
+    let mut limits = BTreeMap::new();
+    for topic in topics {
+        match broker.topic_configs(topic).await {
+            Ok(configs) => {
+                let limit = configs.get("max.message.bytes").and_then(|it| it.parse().ok());
+                limits.extend(limit.map(|limit| (topic.clone(), limit)));
+            }
+            Err(error) => tracing::debug!(%topic, %error, "it is not known how much it takes"),
+        }
+    }
+    limits
+}
+
 /// All topics that there are, but for those of the broker itself.
 ///
 /// # Errors

@@ -31,6 +31,8 @@ use crate::task::{Choice, Input, MaxTaskIdle, NewTask, Task};
 /// Settings of a stream thread.
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
+    /// All settings of the application, for processors to look at.
+    pub streams: Arc<StreamsConfig>,
     /// All tasks share one transaction: what one of them has done counts with all others, or not.
     pub exactly_once: bool,
     /// Time between two commits.
@@ -60,6 +62,8 @@ pub struct WorkerConfig {
     pub outer_join_emit_interval: Duration,
     /// How many partitions each output topic has: sinks, changelogs, dead-letter topics.
     pub partition_counts: Arc<BTreeMap<TopicName, i32>>,
+    /// The largest batch that a topic takes, where that is known (`max.message.bytes`).
+    pub message_bytes: Arc<BTreeMap<TopicName, usize>>,
     /// Knows other topics, for sinks that choose one for each record. Without it they find those above.
     pub topic_lookup: Option<Arc<dyn TopicLookup>>,
 }
@@ -85,6 +89,7 @@ impl WorkerConfig {
             usize::try_from(bytes).unwrap_or(usize::MAX) / config.num_stream_threads.max(1)
         };
         Self {
+            streams: Arc::new(config.clone()),
             exactly_once: config.is_exactly_once(),
             commit_interval: Duration::from_millis(config.commit_interval_in_force_ms()),
             max_task_idle: config.max_task_idle_ms,
@@ -93,6 +98,7 @@ impl WorkerConfig {
             outputs: OutputLimits {
                 batch_bytes: usize::try_from(config.batch_size).unwrap_or(usize::MAX),
                 compression: config.compression_type,
+                request_bytes: usize::try_from(config.max_request_size).unwrap_or(usize::MAX),
             },
             handlers,
             default_timestamp_extractor: config.default_timestamp_extractor,
@@ -109,6 +115,7 @@ impl Default for WorkerConfig {
     /// Kafka Streams' defaults where it has the setting.
     fn default() -> Self {
         Self {
+            streams: Arc::new(StreamsConfig::new("")),
             exactly_once: false,
             commit_interval: Duration::from_secs(30),
             max_task_idle: MaxTaskIdle::AtMost(Duration::ZERO),
@@ -123,6 +130,7 @@ impl Default for WorkerConfig {
             window_emit_interval: Duration::from_secs(1),
             outer_join_emit_interval: Duration::from_secs(1),
             partition_counts: Arc::default(),
+            message_bytes: Arc::default(),
             topic_lookup: None,
         }
     }

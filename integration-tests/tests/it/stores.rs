@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use headwater::broker::Topics as _;
 use headwater::broker::simple::TopicWriter;
 use headwater::prelude::*;
-use headwater::{QueryableStoreTypes, ReadOnlyVersionedKeyValueStore, StoreQueryParameters};
+use headwater::{
+    QueryableStoreTypes, ReadOnlyVersionedKeyValueStore, StoreQueryParameters, TopologyBuilder,
+};
 
 use crate::app::{APPLICATION, App};
 
@@ -72,5 +75,66 @@ async fn versions_are_queried_and_come_back_from_the_changelog() {
     std::fs::remove_dir_all(app.state.path().join(APPLICATION)).unwrap();
     let instance = app.start(topology(), |config| config).await;
     check(&instance);
+    app.close(instance).await;
+}
+
+/// Keeps the prices of a topic in a store that has no other changelog, and tells prices of articles.
+fn read_only() -> Topology {
+    let mut builder = TopologyBuilder::new();
+    builder
+        .add_read_only_state_store(
+            Stores::key_value("prices", Utf8, Utf8),
+            ("prices", "prices", Consumed::with(Utf8, Utf8)),
+            ("keep", |context: &mut ProcessorContext<'_, '_, (), ()>| {
+                assert_eq!(context.config().application_id, APPLICATION);
+                assert!(context.state_dir().join("sled.store").exists(), "its state lies there");
+                Ok(Keep(context.key_value_store("prices")?))
+            }),
+        )
+        .expect("the names are free");
+    builder.build().expect("the topology is right")
+}
+
+struct Keep(KeyValueStore<String, String>);
+
+impl Processor<String, String, (), ()> for Keep {
+    fn process(
+        &mut self,
+        context: &mut ProcessorContext<'_, '_, (), ()>,
+        record: Record<'_, String, String>,
+    ) -> Result<(), UserError> {
+        let Some(key) = record.key else { return Ok(()) };
+        match record.value {
+            Some(price) => self.0.put(context, key, price)?,
+            None => drop(self.0.delete(context, key)?),
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_only_store_is_restored_from_its_source_topic() {
+    let app = App::with_partitions(&["prices"], 2).await;
+    let store = |instance: &Instance| {
+        let prices = QueryableStoreTypes::key_value::<String, String, _, _>(Utf8, Utf8);
+        instance.store(StoreQueryParameters::new("prices", prices)).expect("it runs")
+    };
+    let instance = app.start(read_only(), |config| config).await;
+    app.write("prices", &[(Some("tea"), Some("1")), (Some("salt"), Some("2"))]).await;
+    app.write("prices", &[(Some("tea"), Some("3")), (Some("salt"), None)]).await;
+    app.wait_for_the_end(&instance, "prices").await;
+    let prices = store(&instance);
+    app.wait_until(|| prices.get("tea").unwrap().as_deref() == Some("3")).await;
+    assert_eq!(prices.get("salt").unwrap(), None);
+    drop(prices);
+    app.close(instance).await;
+    let topics = app.broker.list_topics().await.unwrap();
+    let own = topics.iter().filter(|topic| !topic.internal).count();
+    assert_eq!(own, 1, "there is no changelog: {topics:?}");
+
+    std::fs::remove_dir_all(app.state.path().join(APPLICATION)).unwrap();
+    let instance = app.start(read_only(), |config| config).await;
+    assert_eq!(store(&instance).get("tea").unwrap().as_deref(), Some("3"));
+    assert_eq!(store(&instance).all().unwrap().count(), 1);
     app.close(instance).await;
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use headwater_runtime::{
     Cx, DropReason, FailureKind, NodeIndex, OutputTopic, Partitioning, SinkSlot, TaskError,
+    TaskErrorKind,
 };
 use headwater_store::serde::SerdeError;
 
@@ -147,6 +148,21 @@ impl<K: 'static, V: 'static> Writer<K, V> {
         result
     }
 
+    /// A record that no batch or partition of the topic takes is a failure of production.
+    #[cold]
+    fn refused(&self, cx: &mut Cx<'_>, error: TaskError) -> Result<(), TaskError> {
+        let is_the_records = matches!(
+            error.kind(),
+            TaskErrorKind::TooLarge { .. }
+                | TaskErrorKind::Unwritable { .. }
+                | TaskErrorKind::NoSuchPartition { .. }
+        );
+        if is_the_records {
+            return cx.failed(self.index, FailureKind::Production, Box::new(error));
+        }
+        Err(error)
+    }
+
     #[inline]
     fn key_and_value<'b>(
         &self,
@@ -176,8 +192,10 @@ impl<K: 'static, V: 'static> Writer<K, V> {
             }
         };
         let timestamp = record.timestamp;
-        let send =
-            |cx: &mut Cx<'_>, partitioning| cx.send_to(topic, key, value, timestamp, partitioning);
+        let send = |cx: &mut Cx<'_>, partitioning| {
+            let sent = cx.send_to(topic, key, value, timestamp, partitioning);
+            sent.or_else(|error| self.refused(cx, error))
+        };
         let Some(partitioner) = &self.partitioner else {
             let partitioning = match key.map(|key| (key, self.key.partitioned_by(key))) {
                 Some((key, part)) if part.len() < key.len() => {

@@ -1,11 +1,13 @@
 //! What a processor may do.
 
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_runtime::{
-    Cx, Headers, NodeIndex, ProcessorSlot, PunctuationToken, PunctuationType, TaskError,
+    Cx, Headers, NodeIndex, ProcessorSlot, PunctuationToken, PunctuationType, StreamsConfig,
+    TaskError,
 };
 use headwater_topology::TaskId;
 
@@ -95,6 +97,17 @@ impl ProcessingContext<'_, '_> {
     /// The task.
     pub fn task_id(&self) -> TaskId {
         self.cx.task_id()
+    }
+
+    /// The settings of the application (`appConfigs`).
+    pub fn config(&self) -> &StreamsConfig {
+        self.cx.config()
+    }
+
+    /// The directory of the task's state. It is there if a store of the task lies on disk; what else is put there
+    /// goes with the task's state.
+    pub fn state_dir(&self) -> &Path {
+        self.cx.state_dir()
     }
 
     /// Where the record came from that is being processed.

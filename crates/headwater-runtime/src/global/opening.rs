@@ -1,6 +1,6 @@
 //! Opening the global stores, and where the reading of their topics begins. It blocks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use headwater_broker::TopicPartition;
 use headwater_changelog::{RestoreFacts, RestoreStart, restore_start};
@@ -28,6 +28,7 @@ pub struct GlobalPartition {
 /// The open storages of the global stores.
 #[derive(Debug)]
 pub struct OpenedGlobal {
+    pub(super) state_dir: PathBuf,
     pub(super) storages: Vec<Box<dyn TaskStorage>>,
     pub(super) places: Vec<StorePlace>,
     /// All partitions of all global topics.
@@ -63,7 +64,8 @@ pub fn open_global_state(
             found.push(GlobalPartition { topic_partition, store, position });
         }
     }
-    Ok(OpenedGlobal { storages, places, partitions: found })
+    let state_dir = options.task_dir.clone();
+    Ok(OpenedGlobal { state_dir, storages, places, partitions: found })
 }
 
 impl OpenedGlobal {
@@ -159,7 +161,7 @@ impl OpenedGlobal {
 }
 
 /// The directory of the global state, beside those of the tasks.
-pub(crate) fn global_dir(state_dir: &Path) -> std::path::PathBuf {
+pub(crate) fn global_dir(state_dir: &Path) -> PathBuf {
     state_dir.join(GLOBAL_DIR)
 }
 

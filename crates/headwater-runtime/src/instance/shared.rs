@@ -41,6 +41,8 @@ pub(super) struct Shared {
     pub(super) tasks: TaskPlan,
     pub(super) changelogs: Changelogs,
     pub(super) partition_counts: Arc<BTreeMap<TopicName, i32>>,
+    /// The largest batches that output topics take.
+    pub(super) message_bytes: Arc<BTreeMap<TopicName, usize>>,
 }
 
 impl Shared {

@@ -1,5 +1,6 @@
 //! What a node may do while a record passes through it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use headwater_broker::TopicName;
@@ -8,6 +9,7 @@ use headwater_store::{Direction, KeyRange, KeyValueRef, Layout, OverlayCursor, S
 use headwater_topology::TaskId;
 use smallvec::SmallVec;
 
+use crate::config::StreamsConfig;
 use crate::process::store::{TaskStore, unreadable};
 use crate::process::{
     FirstPunctuation, Headers, ProcessorSlot, PunctuationToken, PunctuationType, RawRecord,
@@ -102,6 +104,16 @@ impl Cx<'_> {
     /// The application.
     pub fn application_id(&self) -> &str {
         &self.task.application_id
+    }
+
+    /// The settings of the application.
+    pub fn config(&self) -> &StreamsConfig {
+        &self.thread.config
+    }
+
+    /// The directory of the task's state. It is there if a store of the task lies on disk.
+    pub fn state_dir(&self) -> &Path {
+        &self.task.state_dir
     }
 
     /// The highest timestamp the task has seen; −1 before the first record.
@@ -265,7 +277,7 @@ impl Cx<'_> {
     /// building.
     ///
     /// # Errors
-    /// [`TaskError::Unwritable`] when it is too large, [`TaskError::NoSuchPartition`].
+    /// [`TaskErrorKind::TooLarge`], [`TaskErrorKind::Unwritable`], [`TaskErrorKind::NoSuchPartition`].
     #[inline]
     pub fn send_to(
         &mut self,
@@ -321,6 +333,9 @@ impl Cx<'_> {
         let kind = match error {
             AppendError::NoSuchPartition { partition, partitions } => {
                 TaskErrorKind::NoSuchPartition { topic, partition, partitions }
+            }
+            AppendError::TooLarge { bytes, limit } => {
+                TaskErrorKind::TooLarge { task: self.task.id, topic, bytes, limit }
             }
             AppendError::Records(source) => {
                 TaskErrorKind::Unwritable { task: self.task.id, topic, source }

@@ -118,6 +118,20 @@ pub enum TaskErrorKind {
         /// What the codec said.
         source: RecordsError,
     },
+    /// An output record is larger than its topic takes.
+    #[error(
+        "a record of task {task} makes a batch of {bytes} bytes, and topic {topic} takes {limit}; raise max.message.bytes of the topic and max.request.size, or skip such records in the production exception handler"
+    )]
+    TooLarge {
+        /// The task.
+        task: TaskId,
+        /// The topic.
+        topic: TopicName,
+        /// Bytes of the record, or of a batch of it alone.
+        bytes: usize,
+        /// The lower one of the topic's `max.message.bytes` and `max.request.size`.
+        limit: usize,
+    },
     /// A handler named a dead-letter topic that was not looked up at start.
     #[error(
         "dead-letter topic {topic} is unknown: it must exist at start and be named by its handler's `topics`"

@@ -1,6 +1,7 @@
 //! What a task owns apart from its inputs: stores, processors, schedules, counters.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use headwater_store::{MetaUpdate, TaskStorage};
@@ -16,6 +17,8 @@ use crate::worker::TopicIndex;
 pub(crate) struct TaskCore {
     pub(crate) id: TaskId,
     pub(crate) application_id: Arc<str>,
+    /// Where its state lies, if any is on disk.
+    pub(crate) state_dir: PathBuf,
     pub(crate) program: Arc<Program>,
     pub(crate) stores: Vec<TaskStore>,
     /// One for each backend the stores use. Empty while a commit is under way: then their write

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headwater_broker::TopicPartition;
@@ -35,6 +35,8 @@ pub struct NewTask {
     pub id: TaskId,
     /// The application.
     pub application_id: Arc<str>,
+    /// The directory of its state; only a name if nothing of it is on disk.
+    pub state_dir: PathBuf,
     /// What it runs.
     pub program: Arc<Program>,
     /// Its input partitions, with where to begin.
@@ -113,6 +115,7 @@ impl NewTask {
         let core = TaskCore {
             id: self.id,
             application_id: self.application_id,
+            state_dir: self.state_dir,
             stores,
             storages: self.storages,
             operators,

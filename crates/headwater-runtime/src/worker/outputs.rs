@@ -1,6 +1,7 @@
 //! The batches a stream thread is building, one for each partition it writes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use headwater_broker::{ProduceBatch, TopicName, TopicPartition};
 use headwater_records::{BatchBuilder, Compression, Record, RecordsError, partition_for_key};
@@ -26,11 +27,14 @@ pub struct OutputLimits {
     pub batch_bytes: usize,
     /// How batches are compressed.
     pub compression: Compression,
+    /// A record that makes a larger batch by itself is refused (`max.request.size`).
+    pub request_bytes: usize,
 }
 
 impl Default for OutputLimits {
     fn default() -> Self {
-        Self { batch_bytes: 64 * 1024, compression: Compression::None }
+        let (batch_bytes, request_bytes) = (64 * 1024, 1024 * 1024);
+        Self { batch_bytes, compression: Compression::None, request_bytes }
     }
 }
 
@@ -38,6 +42,8 @@ impl Default for OutputLimits {
 #[derive(Debug)]
 pub(crate) struct Outputs {
     limits: OutputLimits,
+    /// The largest batches that topics take, as far as it is known (`max.message.bytes`).
+    message_bytes: Arc<BTreeMap<TopicName, usize>>,
     topics: Vec<OutputTopic>,
     // Asked when a task is added, and by sinks that choose a topic for each record.
     by_name: HashMap<TopicName, TopicIndex>,
@@ -53,6 +59,8 @@ struct OutputTopic {
     partitions: Vec<OutputPartition>,
     /// The partition that records without a key go to just now.
     keyless: i32,
+    /// No batch may be larger.
+    bytes_max: usize,
 }
 
 #[derive(Debug)]
@@ -68,12 +76,21 @@ pub(crate) enum AppendError {
     NoSuchPartition { partition: i32, partitions: i32 },
     /// The record does not fit.
     Records(RecordsError),
+    /// It makes a larger batch than the topic takes.
+    TooLarge { bytes: usize, limit: usize },
 }
 
+/// More than the header of a batch and all of a record but its key, value and headers can take.
+const OVERHEAD_MAX: usize = 128;
+
 impl Outputs {
-    pub(crate) fn new(limits: OutputLimits) -> Self {
+    pub(crate) fn new(
+        limits: OutputLimits,
+        message_bytes: Arc<BTreeMap<TopicName, usize>>,
+    ) -> Self {
         Self {
             limits,
+            message_bytes,
             topics: Vec::new(),
             by_name: HashMap::new(),
             ready: Vec::new(),
@@ -94,7 +111,10 @@ impl Outputs {
                 builder: BatchBuilder::new(self.limits.compression),
             })
             .collect();
-        self.topics.push(OutputTopic { name: name.clone(), partitions, keyless: 0 });
+        let request_bytes = self.limits.request_bytes;
+        let bytes_max = self.message_bytes.get(name).copied().unwrap_or(request_bytes);
+        let bytes_max = bytes_max.min(request_bytes);
+        self.topics.push(OutputTopic { name: name.clone(), partitions, keyless: 0, bytes_max });
         self.by_name.insert(name.clone(), index);
         index
     }
@@ -133,11 +153,46 @@ impl Outputs {
         else {
             return Err(AppendError::NoSuchPartition { partition, partitions: topic.count() });
         };
+        if output.builder.size_bytes() + payload_bytes(&record) + OVERHEAD_MAX > topic.bytes_max {
+            return self.append_alone(topic_index, partition, record);
+        }
         output.builder.append(record).map_err(AppendError::Records)?;
         if output.builder.count() == 1 {
             self.started.push((topic_index, partition));
         }
         if output.builder.size_bytes() >= self.limits.batch_bytes {
+            self.complete(topic_index, partition);
+        }
+        Ok(())
+    }
+
+    /// Encodes a record that does not fit the batch its partition is building, or none at all, into the
+    /// next one.
+    #[cold]
+    fn append_alone(
+        &mut self,
+        topic_index: TopicIndex,
+        partition: i32,
+        record: Record<'_>,
+    ) -> Result<(), AppendError> {
+        let index = usize::try_from(partition).expect("its partition was found");
+        if !self.topics[topic_index.0 as usize].partitions[index].builder.is_empty() {
+            self.complete(topic_index, partition);
+        }
+        let OutputTopic { partitions, bytes_max, .. } = &mut self.topics[topic_index.0 as usize];
+        let (builder, limit) = (&mut partitions[index].builder, *bytes_max);
+        let bytes = payload_bytes(&record);
+        if bytes > limit {
+            return Err(AppendError::TooLarge { bytes, limit });
+        }
+        builder.append(record).map_err(AppendError::Records)?;
+        let bytes = builder.size_bytes();
+        if bytes > limit {
+            drop(builder.finish());
+            return Err(AppendError::TooLarge { bytes, limit });
+        }
+        self.started.push((topic_index, partition));
+        if bytes >= self.limits.batch_bytes {
             self.complete(topic_index, partition);
         }
         Ok(())
@@ -184,6 +239,14 @@ impl Outputs {
     }
 }
 
+/// What key, value and headers of a record take.
+#[inline]
+fn payload_bytes(record: &Record<'_>) -> usize {
+    let headers = record.headers.iter();
+    let headers: usize = headers.map(|it| it.name.len() + it.value.map_or(0, <[u8]>::len)).sum();
+    record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len) + headers
+}
+
 impl OutputTopic {
     fn count(&self) -> i32 {
         i32::try_from(self.partitions.len()).expect("made from an i32")
@@ -198,13 +261,17 @@ impl OutputPartition {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
     use headwater_broker::TopicName;
-    use headwater_records::{Compression, Record};
+    use headwater_records::Record;
 
     use super::{AppendError, OutputLimits, Outputs, Partitioning};
 
     fn outputs(batch_bytes: usize) -> Outputs {
-        Outputs::new(OutputLimits { batch_bytes, compression: Compression::None })
+        let limits = OutputLimits { batch_bytes, ..OutputLimits::default() };
+        Outputs::new(limits, Arc::default())
     }
 
     fn record(key: Option<&[u8]>) -> Record<'_> {
@@ -251,6 +318,33 @@ mod tests {
         outputs.append(topic, Partitioning::Default, record(Some(b"21"))).unwrap();
         let masked = 0x7fff_ffff_i32 + (-973_932_308 + 1);
         assert_eq!(ready(&mut outputs), [(format!("out-{}", masked % 1000), 1)]);
+    }
+
+    #[test]
+    fn no_batch_is_larger_than_its_topic_takes() {
+        let limits = OutputLimits::default();
+        let message_bytes = BTreeMap::from([(TopicName::from("out"), 300)]);
+        let mut outputs = Outputs::new(limits, Arc::new(message_bytes));
+        let topic = outputs.topic(&TopicName::from("out"), 1);
+        let append = |outputs: &mut Outputs, value: &[u8]| {
+            let record = Record { timestamp: 1, key: None, value: Some(value), headers: &[] };
+            outputs.append(topic, Partitioning::Exactly(0), record)
+        };
+        for _ in 0..20 {
+            append(&mut outputs, &[b'v'; 90]).unwrap();
+        }
+        for length in [299, 301, 10_000] {
+            let error = append(&mut outputs, &vec![b'v'; length]).unwrap_err();
+            assert!(matches!(error, AppendError::TooLarge { limit: 300, .. }), "{error:?}");
+        }
+        append(&mut outputs, &[b'v'; 220]).unwrap();
+        outputs.complete_all();
+        let ready: Vec<(usize, u32)> = outputs
+            .take_ready()
+            .map(|batch| (batch.batch.size_bytes(), batch.batch.count()))
+            .collect();
+        assert!(ready.iter().all(|(bytes, _)| *bytes <= 300), "{ready:?}");
+        assert_eq!(ready.iter().map(|(_, count)| count).sum::<u32>(), 21);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use headwater_broker::TopicName;
 
+use crate::config::StreamsConfig;
 use crate::process::{DefaultTimestampExtractor, Handlers, NullRecords, UserError, WindowFetch};
 use crate::task::MaxTaskIdle;
 use crate::worker::outputs::{OutputLimits, Outputs, TopicIndex};
@@ -14,6 +15,7 @@ use crate::worker::{Now, TopicLookup, WorkerConfig};
 /// Shared by all tasks of a thread; reached through [`Cx`](crate::Cx).
 #[derive(Debug)]
 pub(crate) struct ThreadCore {
+    pub(crate) config: Arc<StreamsConfig>,
     pub(crate) now: Now,
     pub(crate) outputs: Outputs,
     /// Complete batches may pile up to so many in one slice before the slice ends.
@@ -40,8 +42,9 @@ pub(crate) struct ThreadCore {
 impl ThreadCore {
     pub(crate) fn new(config: &WorkerConfig, limits: OutputLimits, now: Now) -> Self {
         Self {
+            config: Arc::clone(&config.streams),
             now,
-            outputs: Outputs::new(limits),
+            outputs: Outputs::new(limits, Arc::clone(&config.message_bytes)),
             ready_batches_max: 16,
             buffers: Vec::new(),
             fetches: Vec::new(),

@@ -93,6 +93,7 @@ impl Core {
         self.tell(ToWorker::AddTask(Box::new(NewTask {
             id,
             application_id: Arc::clone(&self.application_id),
+            state_dir: self.places.options(id).task_dir,
             program,
             inputs: inputs.iter().map(|input| self.input_start(input)).collect(),
             storages,

@@ -251,6 +251,7 @@ impl Coordinator {
         thread.tell(ToWorker::AddTask(Box::new(NewTask {
             id: task,
             application_id: self.shared.config.application_id.as_str().into(),
+            state_dir: self.shared.task_dir(task),
             program,
             inputs: inputs.into_iter().map(|(start, _)| start).collect(),
             storages,

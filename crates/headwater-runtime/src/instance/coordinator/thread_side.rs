@@ -113,7 +113,8 @@ impl Coordinator {
         let partition_counts = Arc::clone(&shared.partition_counts);
         let handlers = shared.handlers.clone();
         let config = WorkerConfig::of_thread(&shared.config, handlers, partition_counts);
-        WorkerConfig { topic_lookup: self.topic_lookup(), ..config }
+        let message_bytes = Arc::clone(&shared.message_bytes);
+        WorkerConfig { topic_lookup: self.topic_lookup(), message_bytes, ..config }
     }
 
     /// Only who has a thread of its own can wait; else what was there at the start has to do.

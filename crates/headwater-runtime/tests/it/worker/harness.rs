@@ -152,6 +152,7 @@ impl Harness {
             inputs: inputs.collect(),
             storages,
             stores,
+            state_dir: std::path::PathBuf::new(),
             global_stores: headwater_runtime::hosting::GlobalStores::default(),
             read_cache_bytes: 1 << 20,
             watch: Arc::new(TaskWatch::default()),

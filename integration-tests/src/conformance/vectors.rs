@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json};
 
 mod batches;
 mod formats;
+mod joins;
 mod stores;
 
 /// The file of the vectors that belongs to this project.
@@ -109,9 +110,8 @@ fn check_of(group: &str) -> Option<Check> {
         "value_timestamp_headers" => stores::value_timestamp_headers,
         "aggregation_headers" => stores::aggregation_headers,
         "list_serde" => |_| Ok(Outcome::LeftOut("there is no serde of lists")),
-        "outer_join_store_key" | "outer_join_store_value" => {
-            |_| Ok(Outcome::LeftOut("stores of outer joins (P15) are checked by the cases"))
-        }
+        "outer_join_store_key" => joins::outer_join_store_key,
+        "outer_join_store_value" => joins::outer_join_store_value,
         "window_store_bounds" | "session_store_bounds" => {
             |_| Ok(Outcome::LeftOut("ranges have exact ends here (P32), nobody scans beyond them"))
         }

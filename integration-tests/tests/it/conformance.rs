@@ -37,8 +37,8 @@ fn byte_vectors_hold() {
         list_serde: 0 of 11 hold; 11 left out: there is no serde of lists
         murmur3_128: 19 of 19 hold
         offset_metadata: 7 of 7 hold
-        outer_join_store_key: 0 of 12 hold; 12 left out: stores of outer joins (P15) are checked by the cases
-        outer_join_store_value: 0 of 4 hold; 4 left out: stores of outer joins (P15) are checked by the cases
+        outer_join_store_key: 12 of 12 hold
+        outer_join_store_value: 4 of 4 hold
         partitioner: 41 of 41 hold
         record_batch: 25 of 25 hold
         record_context: 4 of 4 hold

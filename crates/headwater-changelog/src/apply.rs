@@ -419,9 +419,16 @@ fn push_seen<'s>(
 /// headers in the record (feature rows P8, P33).
 fn lay_out(layout: Layout, record: &RecordRef<'_>, value: &[u8], out: &mut Vec<u8>) {
     match layout {
-        Layout::TimestampedKeyValue
-        | Layout::Segmented(SegmentedOptions { timestamped: true, .. }) => {
-            push_timestamped(record.timestamp, value, out);
+        Layout::TimestampedKeyValue => push_timestamped(record.timestamp, value, out),
+        Layout::Segmented(SegmentedOptions { timestamped, with_headers, .. }) => {
+            if with_headers {
+                push_headers(record.headers.iter().map(|header| (header.name, header.value)), out);
+            }
+            if timestamped {
+                push_timestamped(record.timestamp, value, out);
+            } else {
+                out.extend_from_slice(value);
+            }
         }
         Layout::TimestampedKeyValueWithHeaders => {
             push_headers(record.headers.iter().map(|header| (header.name, header.value)), out);

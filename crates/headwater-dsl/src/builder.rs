@@ -3,7 +3,7 @@
 use std::any::{TypeId, type_name};
 use std::sync::Arc;
 
-use headwater_runtime::{StreamsConfig, TopologyOptimization};
+use headwater_runtime::{DslStoreFormat, DslStoreSuppliers, StreamsConfig, TopologyOptimization};
 use headwater_store::serde::Serde;
 use headwater_topology::{SourceOptions, Topics};
 
@@ -15,7 +15,7 @@ use crate::nodes::{Kept, ReadAs, source, table_source};
 use crate::nullity::Present;
 use crate::params::{Consumed, Extractor, Materialized, TimestampExtractor};
 use crate::serdes::{Codec, codec};
-use crate::store::{DslStoreFormat, Stores};
+use crate::store::{DslStores, Stores};
 use crate::topology::Topology;
 use crate::wrapper::{AnyWrapper, ProcessorWrapper};
 
@@ -177,9 +177,16 @@ impl StreamsBuilder {
         self.graph.borrow_mut().wrapper = Some(AnyWrapper::new(wrapper));
     }
 
-    /// How the stores of tables keep their values (`dsl.store.format`, KIP-1285).
+    /// How the stores of tables keep their values (`dsl.store.format`, KIP-1285), whatever the configuration says
+    /// that the topology is built with.
     pub fn dsl_store_format(&self, format: DslStoreFormat) {
-        self.graph.borrow_mut().store_format = format;
+        self.graph.borrow_mut().stores.format = format;
+    }
+
+    /// Where the stores of tables are (`dsl.store.suppliers.class`, KIP-954), whatever the configuration says that the
+    /// topology is built with.
+    pub fn dsl_store_suppliers(&self, suppliers: DslStoreSuppliers) {
+        self.graph.borrow_mut().stores.suppliers = suppliers;
     }
 
     /// Reads topics as a stream of independent records.
@@ -284,11 +291,12 @@ impl StreamsBuilder {
     /// The first mistake, or what is wrong with the whole: names and topics that are taken, stores
     /// that are missing, types without serde.
     pub fn build(&self) -> Result<Topology, DslError> {
-        self.build_optimized(TopologyOptimization::NONE)
+        let stores = self.graph.borrow().stores;
+        self.build_optimized(TopologyOptimization::NONE, stores)
     }
 
     /// The finished topology, rewritten as the configuration says (`topology.optimization`, feature row
-    /// D21). Without the configuration, as by [`build`](Self::build), nothing is optimized, as in Kafka
+    /// D21), its stores as that says (`dsl.store.format`, `dsl.store.suppliers.class`). Without the configuration, as by [`build`](Self::build), nothing is optimized, as in Kafka
     /// Streams. Whether and how a topology is optimized decides over names of internal topics, so that it cannot
     /// be changed under a running application.
     ///
@@ -310,11 +318,16 @@ impl StreamsBuilder {
     /// # Errors
     /// As for [`build`](Self::build).
     pub fn build_with(&self, config: &StreamsConfig) -> Result<Topology, DslError> {
-        self.build_optimized(config.topology_optimization)
+        let stores = self.graph.borrow().stores.or_as_in(config);
+        self.build_optimized(config.topology_optimization, stores)
     }
 
-    fn build_optimized(&self, optimization: TopologyOptimization) -> Result<Topology, DslError> {
-        let draft = self.graph.borrow().write(optimization)?;
+    fn build_optimized(
+        &self,
+        optimization: TopologyOptimization,
+        stores: DslStores,
+    ) -> Result<Topology, DslError> {
+        let draft = self.graph.borrow().write(optimization, stores)?;
         Topology::new(draft.builder, draft.behaviours)
     }
 }

@@ -83,6 +83,15 @@ pub enum DslError {
         /// What is wrong.
         problem: String,
     },
+    /// A table whose updates are to be held back until windows close, and which is not made of an aggregation in
+    /// windows (feature row D51). The text is Kafka Streams'.
+    #[error(
+        "Invalid topology: Window close time is only defined for windowed computations. Got [{chain}]."
+    )]
+    NoWindowsToClose {
+        /// The nodes from the root to the table.
+        chain: String,
+    },
     /// Updates of a versioned table cannot be held back (feature row D51). The text is Kafka Streams'.
     #[error("Invalid topology: suppress() is only supported for non-versioned KTables")]
     SuppressOfVersioned,
@@ -140,6 +149,28 @@ pub enum DslError {
     NoSegmentInterval {
         /// The store.
         store: String,
+    },
+    /// A table that a supplier's store is no place for.
+    #[error("store {store} is a {found}, but its table needs {wanted}; give it another supplier")]
+    OtherStoreKind {
+        /// The store.
+        store: String,
+        /// What the supplier makes.
+        found: String,
+        /// What the table needs.
+        wanted: &'static str,
+    },
+    /// A store that does not keep a window for as long as it takes.
+    #[error(
+        "window store {store} keeps windows of {window_size_ms} ms for {retention_ms} ms; let it keep them at least as long as they are"
+    )]
+    RetentionBelowWindow {
+        /// The store.
+        store: String,
+        /// How long windows are kept, in milliseconds.
+        retention_ms: i64,
+        /// How long they are, in milliseconds.
+        window_size_ms: i64,
     },
     /// A store that cannot be cached.
     #[error(

@@ -18,7 +18,7 @@ use headwater_topology::{
 use crate::error::DslError;
 use crate::nodes::AnyView;
 use crate::serdes::DefaultSerdes;
-use crate::store::{DslStoreFormat, StoreDeclaration};
+use crate::store::{DslStores, StoreDeclaration};
 use crate::wiring::{DefaultExtractors, WireInner, WireSource};
 use crate::wrapper::AnyWrapper;
 
@@ -52,7 +52,7 @@ pub(crate) struct LogicalGraph {
     generated: Vec<GeneratedNames>,
     /// Whether they are refused.
     pub(crate) refuses_generated: bool,
-    pub(crate) store_format: DslStoreFormat,
+    pub(crate) stores: DslStores,
     nodes: Vec<LogicalNode>,
     next_priority: usize,
     /// Groups of sources whose topics need equal numbers of partitions.
@@ -177,6 +177,8 @@ pub(crate) struct Processor {
     pub(crate) takes_null_keys: bool,
     /// How much history connected stores need.
     pub(crate) needed_history_ms: Option<i64>,
+    /// How long after the end of a window its aggregation takes records.
+    pub(crate) grace_period_ms: Option<i64>,
     /// Whether old values are its parent's to send, because it has no store of its own.
     pub(crate) old_values_from_parent: bool,
     /// How values of the table are computed that it makes and does not keep.
@@ -204,6 +206,7 @@ impl Processor {
             connected: Vec::new(),
             takes_null_keys: false,
             needed_history_ms: None,
+            grace_period_ms: None,
             old_values_from_parent: false,
             view: None,
             on_rename: OnRename::Nothing,
@@ -283,7 +286,7 @@ impl LogicalGraph {
             wrapper: None,
             generated: Vec::new(),
             refuses_generated: false,
-            store_format: DslStoreFormat::Default,
+            stores: DslStores::default(),
             nodes: vec![root],
             next_priority: 1,
             copartitioned: Vec::new(),

@@ -95,6 +95,14 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedStream<K, V, N> {
             // The original took a name for the store twice once, and has kept doing so.
             self.graph.borrow_mut().names.store_name(AGGREGATE);
         }
+        self.of_sliding_count(materialized)
+    }
+
+    /// As [`of_count`](Self::of_count) in sliding windows, which are younger than that.
+    pub(crate) fn of_sliding_count(
+        &self,
+        materialized: Materialized<K, i64>,
+    ) -> Materialized<K, i64> {
         materialized.or_serdes(self.key_serde.as_ref(), Some(&codec(Long)))
     }
 

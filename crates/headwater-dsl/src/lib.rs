@@ -65,13 +65,16 @@ pub use params::{
 pub use processor::{
     ContextError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, KeyValueEntries,
     KeyValueStore, ProcessingContext, Processor, ProcessorContext, Punctuation, RecordMetadata,
-    TimestampedKeyValueEntries, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders,
-    ValueTimestampHeaders, ValueTransformerWithKey, VersionedKeyValueStore,
+    SessionStore, TimestampedKeyValueEntries, TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders, TimestampedWindowEntries, TimestampedWindowStore,
+    TimestampedWindowedEntries, ValueTimestampHeaders, ValueTransformerWithKey,
+    VersionedKeyValueStore, WindowEntries, WindowStore, WindowedEntries,
 };
 pub use record::Record;
-pub use store::{DslStoreFormat, StoreSupplier, Stores};
+pub use store::{StoreSupplier, Stores};
 pub use topology::{ApplicationTopology, Topology};
 pub use windowed::{SessionWindowedKStream, TimeWindowedKStream, WindowKind};
 pub use wrapper::{ProcessorCall, ProcessorWrapper};
 
+pub use headwater_runtime::{DslStoreFormat, DslStoreSuppliers};
 pub use headwater_topology::OffsetReset;

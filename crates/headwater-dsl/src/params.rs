@@ -38,6 +38,7 @@ pub use windows::{EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, Unl
 pub(crate) use consumed::Extractor;
 pub(crate) use printed::print_line;
 pub(crate) use produced::StreamPartitioner;
+pub(crate) use suppressed::Until;
 pub(crate) use windows::{ms, wrong};
 
 /// `Debug`, `Clone` and `Default` for parameter objects whatever their type parameters are.

@@ -12,8 +12,10 @@ pub use error::ContextError;
 pub use fixed_key::{FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord};
 pub use node::{Processor, Punctuation};
 pub use stores::{
-    KeyValueEntries, KeyValueStore, TimestampedKeyValueEntries, TimestampedKeyValueStore,
-    TimestampedKeyValueStoreWithHeaders, ValueTimestampHeaders, VersionedKeyValueStore,
+    KeyValueEntries, KeyValueStore, SessionStore, TimestampedKeyValueEntries,
+    TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders, TimestampedWindowEntries,
+    TimestampedWindowStore, TimestampedWindowedEntries, ValueTimestampHeaders,
+    VersionedKeyValueStore, WindowEntries, WindowStore, WindowedEntries,
 };
 pub use transformer::ValueTransformerWithKey;
 

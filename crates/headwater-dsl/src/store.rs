@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_runtime::StoreFormats;
+use headwater_runtime::{DslStoreFormat, DslStoreSuppliers, StoreFormats, StreamsConfig};
 use headwater_store::serde::{RawBytes, Serde};
 use headwater_topology::{StoreKind, StoreSpec};
 
@@ -21,37 +21,72 @@ pub use supplier::StoreSupplier;
 
 pub(crate) use supplier::check;
 
-use supplier::{set_segment_interval, versioned};
+use supplier::{session, set_segment_interval, versioned, window};
 
 /// A store of the topology together with its serdes.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "properties of their own, which go together in any way"
+)]
 #[derive(Clone, Debug)]
 pub(crate) struct StoreDeclaration {
     pub(crate) spec: Arc<StoreSpec>,
     pub(crate) serdes: StoreSerdes,
     /// Whether windows or sessions are also found by their time.
     pub(crate) by_time: bool,
-    /// Whether its values are kept as the builder says ([`DslStoreFormat`]).
+    /// Whether its values are kept as the builder or the configuration says
+    /// ([`DslStoreFormat`](headwater_runtime::DslStoreFormat)).
     pub(crate) takes_format: bool,
+    /// Whether it is on disk or in memory as the builder or the configuration says
+    /// ([`DslStoreSuppliers`](headwater_runtime::DslStoreSuppliers)).
+    pub(crate) takes_suppliers: bool,
+    /// Whether values of windows, of sessions and of a suppression are kept or logged with headers.
+    pub(crate) with_headers: bool,
+    /// How long windows or sessions are kept, where that is not what the settings of the changelog follow.
+    pub(crate) own_retention_ms: Option<i64>,
 }
 
-/// How the stores of tables keep their values, where no supplier says so (`dsl.store.format`, KIP-1285).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum DslStoreFormat {
-    /// With timestamps.
-    #[default]
-    Default,
-    /// With timestamps and room for headers, on disk; stores in memory stay as they are. What
-    /// operators compute has no headers of its own, so none are kept; the changelog records of
-    /// deletions have those of the record that deleted.
-    Headers,
+/// How and where stores of tables are, unless they say so themselves.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DslStores {
+    pub(crate) format: DslStoreFormat,
+    pub(crate) suppliers: DslStoreSuppliers,
+}
+
+impl DslStores {
+    /// What the builder says, or else the configuration.
+    pub(crate) fn or_as_in(self, config: &StreamsConfig) -> Self {
+        Self {
+            format: match self.format {
+                DslStoreFormat::Default => config.dsl_store_format,
+                said => said,
+            },
+            suppliers: match self.suppliers {
+                DslStoreSuppliers::Persistent => config.dsl_store_suppliers,
+                said => said,
+            },
+        }
+    }
 }
 
 impl StoreDeclaration {
     /// A store of an operator that lays keys and values out itself.
     pub(crate) fn of_bytes(spec: StoreSpec) -> Arc<Self> {
         let serdes = StoreSerdes::new::<Bytes, Bytes>(Some(codec(RawBytes)), Some(codec(RawBytes)));
-        Arc::new(Self { spec: Arc::new(spec), serdes, takes_format: false, by_time: false })
+        Arc::new(Self::new(Arc::new(spec), serdes))
+    }
+
+    /// A store that is as its kind says.
+    pub(crate) const fn new(spec: Arc<StoreSpec>, serdes: StoreSerdes) -> Self {
+        Self {
+            spec,
+            serdes,
+            by_time: false,
+            takes_format: false,
+            takes_suppliers: false,
+            with_headers: false,
+            own_retention_ms: None,
+        }
     }
 }
 
@@ -177,6 +212,57 @@ impl<K: 'static, V: 'static> Stores<K, V> {
         Self::new(name, versioned(history_retention), key, value)
     }
 
+    /// A store of values by key and window: a window is known by its start, and `window_size` says where it ends.
+    /// Windows are kept until one begins that is `retention` later (feature row P14).
+    ///
+    /// With `retain_duplicates` a key and a window can have several values; nothing is deleted then, and the
+    /// store is never cached.
+    ///
+    /// A retention that is shorter than a window shows when the topology is built.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use headwater_dsl::Stores;
+    /// use headwater_store::serde::{Long, Utf8};
+    ///
+    /// let hour = Duration::from_secs(60 * 60);
+    /// let visits = Stores::window("visits", 24 * hour, hour, false, Utf8, Long);
+    /// # drop(visits);
+    /// ```
+    pub fn window(
+        name: impl Into<String>,
+        retention: Duration,
+        window_size: Duration,
+        retain_duplicates: bool,
+        key: impl Serde<K>,
+        value: impl Serde<V>,
+    ) -> Self {
+        Self::new(name, window(retention, window_size, retain_duplicates, false), key, value)
+    }
+
+    /// As [`window`](Self::window) without duplicates, of values with timestamps: windowed tables are kept in such
+    /// stores.
+    pub fn timestamped_window(
+        name: impl Into<String>,
+        retention: Duration,
+        window_size: Duration,
+        key: impl Serde<K>,
+        value: impl Serde<V>,
+    ) -> Self {
+        Self::new(name, window(retention, window_size, false, true), key, value)
+    }
+
+    /// A store of values by key and session, kept until a session ends that is `retention` later.
+    pub fn session(
+        name: impl Into<String>,
+        retention: Duration,
+        key: impl Serde<K>,
+        value: impl Serde<V>,
+    ) -> Self {
+        Self::new(name, session(retention), key, value)
+    }
+
     /// Sets how much time one segment of a versioned store's older versions covers. Default: the
     /// longer the history, the longer, as in Kafka Streams.
     ///
@@ -220,8 +306,7 @@ impl<K: 'static, V: 'static> Stores<K, V> {
     }
 
     pub(crate) fn declare(self) -> Arc<StoreDeclaration> {
-        let (spec, serdes) = (Arc::new(self.spec), self.serdes);
-        Arc::new(StoreDeclaration { spec, serdes, by_time: false, takes_format: false })
+        Arc::new(StoreDeclaration::new(Arc::new(self.spec), self.serdes))
     }
 }
 
@@ -232,6 +317,9 @@ pub(crate) enum StoreKindOf {
     TimestampedKeyValue,
     TimestampedKeyValueWithHeaders,
     VersionedKeyValue,
+    Window,
+    TimestampedWindow,
+    Session,
 }
 
 impl StoreKindOf {
@@ -241,6 +329,9 @@ impl StoreKindOf {
             StoreKind::TimestampedKeyValue => Some(Self::TimestampedKeyValue),
             StoreKind::TimestampedKeyValueWithHeaders => Some(Self::TimestampedKeyValueWithHeaders),
             StoreKind::Versioned { .. } => Some(Self::VersionedKeyValue),
+            StoreKind::Window { timestamped: false, .. } => Some(Self::Window),
+            StoreKind::Window { timestamped: true, .. } => Some(Self::TimestampedWindow),
+            StoreKind::Session { .. } => Some(Self::Session),
             _ => None,
         }
     }
@@ -251,6 +342,9 @@ impl StoreKindOf {
             Self::TimestampedKeyValue => "timestamped key-value",
             Self::TimestampedKeyValueWithHeaders => "timestamped key-value with headers",
             Self::VersionedKeyValue => "versioned key-value",
+            Self::Window => "window",
+            Self::TimestampedWindow => "timestamped window",
+            Self::Session => "session",
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Grouped streams in windows (feature row D7).
 
+use std::sync::Arc;
+
 use headwater_store::serde::Windowed;
 use headwater_store::{SegmentedKind, SegmentedOptions};
-use headwater_topology::{GeneratedNames, StoreKind};
+use headwater_topology::{GeneratedNames, StoreKind, StoreSpec};
 
 use crate::error::DslError;
 use crate::graph::{LogicalGraph, LogicalKind, Processor, Repartition};
@@ -79,6 +81,23 @@ impl Shape {
         }
     }
 
+    /// What its store keeps.
+    pub(crate) const fn kind(self) -> SegmentedKind {
+        match self {
+            Self::Session(_) => SegmentedKind::Session,
+            Self::Time(_) | Self::Sliding(_) => SegmentedKind::Window,
+        }
+    }
+
+    /// How long after the end of a window records can come that are part of it.
+    pub(crate) const fn grace_ms(self) -> i64 {
+        match self {
+            Self::Time(spans) => spans.grace_ms(),
+            Self::Sliding(windows) => windows.grace_ms,
+            Self::Session(SessionSpans { gap_ms, grace_ms }) => gap_ms.saturating_add(grace_ms),
+        }
+    }
+
     const fn size_ms(self) -> i64 {
         match self {
             Self::Time(spans) => spans.size_ms(),
@@ -100,12 +119,10 @@ impl Shape {
     }
 
     const fn options(self, retention_ms: i64, emit: EmitStrategy) -> SegmentedOptions {
-        let (kind, timestamped) = match self {
-            Self::Session(_) => (SegmentedKind::Session, false),
-            Self::Time(_) | Self::Sliding(_) => (SegmentedKind::Window, true),
-        };
+        let kind = self.kind();
+        let timestamped = matches!(kind, SegmentedKind::Window);
         let by_time = matches!(emit, EmitStrategy::OnWindowClose);
-        SegmentedOptions { kind, retention_ms, timestamped, by_time, duplicates: false }
+        SegmentedOptions { timestamped, by_time, ..SegmentedOptions::new(kind, retention_ms) }
     }
 
     /// Whether results can wait in a cache (feature row D31).
@@ -137,7 +154,7 @@ impl Shape {
 pub(crate) struct WindowStore<K, A> {
     pub(crate) name: String,
     pub(crate) queryable: Option<String>,
-    pub(crate) declaration: std::sync::Arc<crate::store::StoreDeclaration>,
+    pub(crate) declaration: Arc<crate::store::StoreDeclaration>,
     retention_ms: i64,
     shape: Shape,
     emit: EmitStrategy,
@@ -164,9 +181,17 @@ impl<K: 'static, A: 'static> WindowStore<K, A> {
             asked
         });
         let by_time = emit == EmitStrategy::OnWindowClose;
-        let kind = shape.store_kind(retention_ms);
-        let caching = shape.can_be_cached(emit);
-        let declaration = materialized.declare_windows(&name, kind, caching, by_time);
+        let topic_retention_ms = materialized.topic_retention(shape.needed_ms());
+        let mut declaration = materialized.declaration(&name);
+        let spec = StoreSpec {
+            kind: shape.store_kind(topic_retention_ms),
+            caching: declaration.spec.caching && shape.can_be_cached(emit),
+            ..StoreSpec::clone(&declaration.spec)
+        };
+        declaration.spec = Arc::new(spec);
+        declaration.by_time = by_time;
+        declaration.own_retention_ms = Some(retention_ms);
+        let declaration = Arc::new(declaration);
         let generated = materialized.generated_names(&name);
         let Materialized { name: queryable, key, value, .. } = materialized;
         Self { name, queryable, declaration, retention_ms, shape, emit, generated, key, value }
@@ -233,7 +258,7 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedStream<K, V, N> {
     ) -> KTable<Windowed<K>, A, N> {
         let (shared, _) = self.shared();
         let mut graph = shared.borrow_mut();
-        let materialized = materialized.checked(&mut graph);
+        let materialized = materialized.checked_windows(&mut graph, shape.kind());
         let store = WindowStore::new(&mut graph, materialized, shape, emit, prefix);
         let is_generated = store.queryable.is_none() && self.makes_topic_of_store();
         graph.note_generated(GeneratedNames {
@@ -242,8 +267,10 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedStream<K, V, N> {
         });
         let name = graph.name_or_next(None, prefix);
         let parent = self.parent(&mut graph, &store.name, store.queryable.is_some());
-        let stores = vec![std::sync::Arc::clone(&store.declaration)];
+        let stores = vec![Arc::clone(&store.declaration)];
+        let grace_period_ms = Some(shape.grace_ms());
         let processor = Processor::new(wire(store.kept())).with_stores(stores);
+        let processor = Processor { grace_period_ms, ..processor };
         let node = graph.add(&[parent], name, LogicalKind::Processor(processor));
         drop(graph);
         store.table(&shared, node)

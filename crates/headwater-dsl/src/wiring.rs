@@ -191,6 +191,8 @@ impl Behaviours {
             source_is_changelog: changelog.is_some_and(|changelog| changelog.is_source_topic),
             flush: None,
             by_time: declaration.is_some_and(|declaration| declaration.by_time),
+            with_headers: declaration.is_some_and(|declaration| declaration.with_headers),
+            own_retention_ms: declaration.and_then(|declaration| declaration.own_retention_ms),
             formats: declaration
                 .and_then(|declaration| declaration.serdes.formats(&self.default_serdes, name)),
         }
@@ -223,6 +225,8 @@ pub(crate) struct ConnectedStore {
     pub(crate) name: String,
     pub(crate) slot: StoreSlot,
     pub(crate) kind: StoreKindOf,
+    /// How long its windows are, if it has windows.
+    pub(crate) window_size_ms: i64,
     pub(crate) serdes: StoreSerdes,
     /// A global store as tasks have it.
     pub(crate) is_read_only: bool,
@@ -372,6 +376,11 @@ impl Wiring<'_> {
         Some(StoreSlot(u32::try_from(at).expect("a topology has less than 2^32 stores")))
     }
 
+    /// Whether values of a store are kept or logged with headers.
+    pub(crate) fn is_with_headers(&self, store: &str) -> bool {
+        self.behaviours.stores.get(store).is_some_and(|declaration| declaration.with_headers)
+    }
+
     /// The place and serdes of every store that is connected to the node, and of the global stores,
     /// which need not be: tasks read them, and what feeds one of them may write all.
     pub(crate) fn connected_stores(&self) -> Vec<ConnectedStore> {
@@ -390,6 +399,10 @@ impl Wiring<'_> {
             name: name.to_owned(),
             slot: self.store(name)?,
             kind: StoreKindOf::of(&declaration.spec.kind)?,
+            window_size_ms: match declaration.spec.kind {
+                StoreKind::Window { window_size_ms, .. } => window_size_ms,
+                _ => 0,
+            },
             serdes: declaration.serdes.clone(),
             is_read_only,
         })

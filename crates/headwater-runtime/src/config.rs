@@ -18,7 +18,8 @@ use headwater_records::Compression;
 pub use error::ConfigError;
 pub use from_properties::{Finding, FindingReason};
 pub use policies::{
-    BadRecord, BuiltInAssignor, ProcessingGuarantee, TagKeys, TopologyOptimization,
+    BadRecord, BuiltInAssignor, DslStoreFormat, DslStoreSuppliers, ProcessingGuarantee, TagKeys,
+    TopologyOptimization,
 };
 
 use crate::process::{DefaultTimestampExtractor, NullRecords, OffsetReset};
@@ -278,6 +279,11 @@ settings! {
     /// stayed without partner, at most (feature row D34).
     plain outer_join_emit_interval_ms: u64 = 1_000,
         Streams "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__", any;
+    /// How stores of tables keep their values in a topology that is built with this configuration.
+    plain dsl_store_format: DslStoreFormat = DslStoreFormat::Default, Streams "dsl.store.format", any;
+    /// Where stores of tables are in a topology that is built with this configuration.
+    plain dsl_store_suppliers: DslStoreSuppliers = DslStoreSuppliers::Persistent,
+        Streams "dsl.store.suppliers.class", any;
     /// How the topology is rewritten when it is built with this configuration.
     plain topology_optimization: TopologyOptimization = TopologyOptimization::NONE,
         Streams "topology.optimization", any;

@@ -106,6 +106,14 @@ impl QueryableStores {
         Ok(store_type.create(self.view(&store_name, known, wanted)?))
     }
 
+    /// Whether there is such a store.
+    ///
+    /// # Errors
+    /// [`QueryError::UnknownStore`].
+    pub fn check(&self, store_name: &str) -> Result<(), QueryError> {
+        self.known.of_any_type(store_name).map(drop)
+    }
+
     /// What a store holds, as its bytes lie in the backends: one partition after the other.
     ///
     /// # Errors
@@ -140,6 +148,6 @@ impl QueryableStores {
             let states = here.iter().map(|(&task, local)| (task, local.state)).collect();
             wanted.select(name, known, InstanceState::Running, &here, &states)?
         };
-        Ok(StoreView { store: name.into(), layout: known.layout, wanted, tasks, local })
+        Ok(StoreView { store: name.into(), known: known.clone(), wanted, tasks, local })
     }
 }

@@ -229,7 +229,7 @@ impl Instance {
             wanted.select(&store_name, known, self.state(), &self.local.borrow(), &states)?;
         let local = self.local.clone();
         let store = store_name.as_str().into();
-        Ok(store_type.create(StoreView { store, layout: known.layout, wanted, tasks, local }))
+        Ok(store_type.create(StoreView { store, known: known.clone(), wanted, tasks, local }))
     }
 
     /// The records that were dropped so far, by task, node and reason. Every record that ends early

@@ -18,8 +18,8 @@ mod topics_check;
 mod worker;
 
 pub use config::{
-    BadRecord, BuiltInAssignor, ConfigError, Finding, FindingReason, ProcessingGuarantee,
-    StreamsConfig, TagKeys, TopologyOptimization,
+    BadRecord, BuiltInAssignor, ConfigError, DslStoreFormat, DslStoreSuppliers, Finding,
+    FindingReason, ProcessingGuarantee, StreamsConfig, TagKeys, TopologyOptimization,
 };
 pub use headwater_changelog::{RestoreListener, StandbyUpdateListener, StoreLag, SuspendReason};
 pub use instance::{
@@ -32,14 +32,15 @@ pub use process::{
     ExceptionHandler, ExtractedTime, Failure, FailureKind, FlushListener, Handlers, Headers,
     NodeIndex, NullError, NullPart, NullRecords, OffsetReset, OperatorProgram, OperatorSlot,
     OperatorTimes, OutputTopic, ProcessorProgram, ProcessorSlot, ProcessorSupplier, Program,
-    PunctuationToken, PunctuationType, RawRecord, Reaction, RecordPosition, SegmentedEntry,
+    PunctuationToken, PunctuationType, RawRecord, Reaction, RecordPosition, SegmentedCursor,
     SinkProgram, SinkSlot, SourceNode, SourceProgram, StoreBackendChoice, StoreCursor,
     StoreFormats, StoreProgram, StoreSlot, StoredEntry, StoredVersion, TaskError, TaskErrorKind,
     TaskProcessor, UserError, UserPanic, WindowFetch, dead_letter, log_and_continue, log_and_fail,
 };
 pub use query::{
     QueryError, QueryableStoreType, QueryableStoreTypes, ReadOnlyKeyValueStore,
-    ReadOnlyTimestampedKeyValueStore, ReadOnlyVersionedKeyValueStore, StoreQueryParameters,
+    ReadOnlySessionStore, ReadOnlyTimestampedKeyValueStore, ReadOnlyTimestampedWindowStore,
+    ReadOnlyVersionedKeyValueStore, ReadOnlyWindowStore, StoreQueryParameters,
 };
 pub use state_dir::{StateDirError, StateDirectory};
 pub use task::{

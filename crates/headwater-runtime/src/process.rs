@@ -16,7 +16,7 @@ mod slots;
 pub(crate) mod store;
 
 pub use cx::{
-    Cx, OutputTopic, SegmentedEntry, StoreCursor, StoredEntry, StoredVersion, WindowFetch,
+    Cx, OutputTopic, SegmentedCursor, StoreCursor, StoredEntry, StoredVersion, WindowFetch,
 };
 pub use drops::{DropCounts, DropReason, DroppedRecords};
 pub use error::{FailureKind, RecordPosition, TaskError, TaskErrorKind, UserError, UserPanic};

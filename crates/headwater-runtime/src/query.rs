@@ -17,16 +17,21 @@ mod error;
 mod local;
 mod parameters;
 mod read_only;
+mod segmented;
 mod uncommitted;
 mod versioned;
 
 pub use error::QueryError;
 pub use parameters::{
-    KeyValueStoreType, QueryableStoreType, QueryableStoreTypes, StoreQueryParameters,
-    TimestampedKeyValueStoreType, VersionedKeyValueStoreType,
+    KeyValueStoreType, QueryableStoreType, QueryableStoreTypes, SessionStoreType,
+    StoreQueryParameters, TimestampedKeyValueStoreType, TimestampedWindowStoreType,
+    VersionedKeyValueStoreType, WindowStoreType,
 };
 pub use read_only::{ReadOnlyEntries, ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore};
-
+pub use segmented::{
+    ReadOnlySessionStore, ReadOnlyTimestampedWindowStore, ReadOnlyWindowEntries,
+    ReadOnlyWindowStore, ReadOnlyWindowedEntries,
+};
 pub use uncommitted::{UncommittedEntries, UncommittedReads};
 pub use versioned::ReadOnlyVersionedKeyValueStore;
 

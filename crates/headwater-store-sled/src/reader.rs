@@ -64,4 +64,9 @@ impl StorageReader for SledReader {
         let count = counts.get(&space).ok_or(StoreError::UnknownSpace { space })?;
         Ok(count.load(Ordering::Relaxed))
     }
+
+    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let value = self.database.tree("read meta", |tree| tree.get(keys::meta(key)))?;
+        Ok(value.map(|bytes| bytes.to_vec()))
+    }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     CacheContext, Caching, Direction, KeyRange, KeyValueRef, Overlay, OverlayCursor,
-    OverlayOptions, SpaceId, StorageReader, StoreError,
+    OverlayOptions, SegmentedOptions, SegmentedQuery, SegmentedRead, SegmentedScan, SpaceId,
+    StorageReader, StoreError, StreamTime,
 };
 
 /// Reading a key-value store of bytes: the border between the typed views and whatever keeps the
@@ -134,5 +135,71 @@ impl KeyValueRead for CommittedStore {
 
     fn approximate_entries(&self) -> Result<u64, StoreError> {
         self.0.approximate_entries()
+    }
+}
+
+/// Committed reads of a store of windows or sessions: what is older than its retention is not seen.
+#[derive(Debug)]
+pub struct CommittedSegments {
+    store: CommittedStore,
+    options: SegmentedOptions,
+    newest: i64,
+}
+
+impl CommittedSegments {
+    /// Reads the store `name`, which lies in `space` and is kept as `options` say.
+    ///
+    /// # Errors
+    /// What the backend reports.
+    pub fn new(
+        name: &str,
+        space: SpaceId,
+        reader: Arc<dyn StorageReader>,
+        options: SegmentedOptions,
+    ) -> Result<Self, StoreError> {
+        let newest = StreamTime::newest_of_store(&*reader, name)?;
+        Ok(Self { store: CommittedStore::new(name, space, reader), options, newest })
+    }
+
+    /// A scan over what a query finds.
+    pub fn scan(&self, query: SegmentedQuery, direction: Direction) -> SegmentedScan {
+        let first = self.options.shown_from(self.newest).max(0);
+        let segments = self.options.segment(first)..=self.options.segment(self.newest);
+        SegmentedScan::new(self.options, query, direction, segments)
+    }
+
+    /// The stored value of a key with its times; `None` also when it is older than the store's retention.
+    ///
+    /// # Errors
+    /// What the backend reports.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+        let Some(time) = self.options.time_of(key) else { return Ok(None) };
+        if time < self.options.shown_from(self.newest) {
+            return Ok(None);
+        }
+        let mut stored_key = Vec::new();
+        self.options.push_stored_key(time, key, &mut stored_key);
+        self.store.0.get(&stored_key)
+    }
+}
+
+impl SegmentedRead for CommittedSegments {
+    fn range(
+        &mut self,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<OverlayCursor, StoreError> {
+        self.store.range(range, direction)
+    }
+
+    fn next<'a>(
+        &'a mut self,
+        cursor: &'a mut OverlayCursor,
+    ) -> Result<Option<KeyValueRef<'a>>, StoreError> {
+        self.store.next(cursor)
+    }
+
+    fn is_visible(&self, _stored_key: &[u8], time: i64) -> bool {
+        time >= self.options.shown_from(self.newest)
     }
 }

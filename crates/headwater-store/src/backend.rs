@@ -176,4 +176,10 @@ pub trait StorageReader: fmt::Debug + Send + Sync {
     /// # Errors
     /// What the backend reports.
     fn approximate_entries(&self, space: SpaceId) -> Result<u64, StoreError>;
+
+    /// The value of a key of the meta space, as [`TaskStorage::meta`] has it.
+    ///
+    /// # Errors
+    /// What the backend reports.
+    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 }

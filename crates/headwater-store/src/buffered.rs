@@ -91,7 +91,7 @@ impl<'b> BufferedContext<'b> {
     }
 
     /// Its headers in order.
-    pub fn headers(&self) -> impl Iterator<Item = (&'b str, Option<&'b [u8]>)> + use<'b> {
+    pub fn headers(&self) -> impl Iterator<Item = (&'b str, Option<&'b [u8]>)> + Clone + use<'b> {
         let mut bytes = Bytes { rest: self.headers, length: self.headers.len() };
         let count = bytes.int().unwrap_or_default();
         (0..count).map_while(move |_| Some((bytes.text().ok()?, bytes.value().ok()?)))
@@ -137,6 +137,11 @@ impl<'b> BufferedValue<'b> {
     /// # Errors
     /// [`BufferedError`].
     pub fn read(bytes: &'b [u8]) -> Result<Self, BufferedError> {
+        Self::split(bytes).map(|(value, _)| value)
+    }
+
+    /// Reads it from the front of bytes, and answers what comes behind it.
+    fn split(bytes: &'b [u8]) -> Result<(Self, &'b [u8]), BufferedError> {
         let mut bytes = Bytes { rest: bytes, length: bytes.len() };
         let context = BufferedContext::read(&mut bytes)?;
         let prior = bytes.value()?;
@@ -144,7 +149,8 @@ impl<'b> BufferedValue<'b> {
             SAME_AS_PRIOR => prior,
             length => bytes.value_of(length)?,
         };
-        Ok(Self { context, prior, old, new: bytes.value()?, buffer_time: bytes.long()? })
+        let (new, buffer_time) = (bytes.value()?, bytes.long()?);
+        Ok((Self { context, prior, old, new, buffer_time }, bytes.rest))
     }
 
     /// How many bytes it counts for in a buffer of limited size, without its key (feature row P16).
@@ -156,6 +162,77 @@ impl<'b> BufferedValue<'b> {
         let headers = self.context.headers();
         let headers = headers.map(|(name, value)| length(name) + value.map_or(0, <[u8]>::len));
         values + 8 + 8 + 4 + length(self.context.topic) + headers.sum::<usize>()
+    }
+}
+
+/// An update that waits where stores keep headers (KIP-1271): behind it are timestamp and headers of the value before
+/// it, which the changelog has in its record. The store has them behind the value, the changelog has not.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferedValueWithHeaders<'b> {
+    /// The update.
+    pub value: BufferedValue<'b>,
+    behind: &'b [u8],
+    length: usize,
+}
+
+/// No headers, and the timestamp −1: what Kafka Streams takes those of a value for that it did not buffer itself.
+const UNKNOWN: &[u8] = &[0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+
+impl<'b> BufferedValueWithHeaders<'b> {
+    /// Reads it as the store has it, or as the changelog has it.
+    ///
+    /// # Errors
+    /// [`BufferedError`].
+    pub fn read(bytes: &'b [u8]) -> Result<Self, BufferedError> {
+        let (value, behind) = BufferedValue::split(bytes)?;
+        Ok(Self { value, behind, length: bytes.len() })
+    }
+
+    /// Appends what comes behind an update that takes the place of this one: whose old value is this one's new one.
+    pub fn push_behind(&self, out: &mut Vec<u8>) {
+        if self.value.new.is_some() {
+            crate::push_headers(self.value.context.headers(), out);
+            out.extend_from_slice(&self.value.context.timestamp.to_be_bytes());
+        }
+    }
+
+    /// How many of the bytes are logged.
+    pub const fn logged_bytes(&self) -> usize {
+        self.length - self.behind.len()
+    }
+
+    const fn behind(&self) -> &'b [u8] {
+        if self.behind.is_empty() { UNKNOWN } else { self.behind }
+    }
+
+    fn prior_is_old(&self) -> bool {
+        self.value.prior == self.value.old && self.behind() == UNKNOWN
+    }
+
+    /// Headers and timestamp of the prior value; `None` without one, and where it is the old one.
+    pub fn headers_of_prior(&self) -> Option<&'b [u8]> {
+        self.value.prior.filter(|_| !self.prior_is_old()).map(|_| UNKNOWN)
+    }
+
+    /// Headers and timestamp of the old value; `None` without one.
+    pub fn headers_of_old(&self) -> Option<&'b [u8]> {
+        self.value.old.map(|_| self.behind())
+    }
+
+    /// How many bytes it counts for in a buffer of limited size, without its key: headers and timestamps of its values
+    /// count too.
+    pub fn resident_bytes(&self) -> usize {
+        let BufferedValue { context, prior, old, new, .. } = &self.value;
+        let both = if self.prior_is_old() { None } else { *prior };
+        let length = |value: Option<&[u8]>, more: usize| value.map_or(0, |it| it.len() + more);
+        let mut headers = Vec::new();
+        crate::push_headers(context.headers(), &mut headers);
+        // Of the plain form only what is not a value.
+        let plain = BufferedValue { prior: None, old: None, new: None, ..self.value };
+        plain.resident_bytes()
+            + length(both, UNKNOWN.len())
+            + length(*old, self.behind().len())
+            + length(*new, headers.len() + 8)
     }
 }
 
@@ -175,6 +252,7 @@ fn push(bytes: Option<&[u8]>, out: &mut Vec<u8>) {
 }
 
 /// What is left to read.
+#[derive(Clone)]
 struct Bytes<'b> {
     rest: &'b [u8],
     length: usize,

@@ -67,18 +67,26 @@ impl Layout {
     #[inline]
     pub fn split(self, stored: &[u8]) -> StoredValue<'_> {
         let (headers, rest) = match self {
-            Self::KeyValue | Self::Segmented(SegmentedOptions { timestamped: false, .. }) => {
+            Self::KeyValue
+            | Self::Segmented(SegmentedOptions {
+                timestamped: false, with_headers: false, ..
+            }) => {
                 return StoredValue::plain(stored);
+            }
+            Self::Segmented(SegmentedOptions { timestamped: false, .. }) => {
+                let (headers, value) = split_headers(stored).unwrap_or((&[][..], stored));
+                return StoredValue { timestamp: None, headers, value };
             }
             Self::Lru => {
                 let value = stored.split_at_checked(LRU_PREFIX).map_or(stored, |(_, value)| value);
                 return StoredValue::plain(value);
             }
+            Self::TimestampedKeyValueWithHeaders
+            | Self::Segmented(SegmentedOptions { with_headers: true, .. }) => {
+                split_headers(stored).unwrap_or((&[][..], stored))
+            }
             Self::TimestampedKeyValue | Self::Versioned(_) | Self::Segmented(_) => {
                 (&[][..], stored)
-            }
-            Self::TimestampedKeyValueWithHeaders => {
-                split_headers(stored).unwrap_or((&[][..], stored))
             }
         };
         match split_timestamp(rest) {

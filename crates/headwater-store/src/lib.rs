@@ -102,10 +102,10 @@ mod timestamped;
 mod versioned;
 mod view;
 
-pub use access::{CommittedStore, KeyValueAccess, KeyValueRead};
+pub use access::{CommittedSegments, CommittedStore, KeyValueAccess, KeyValueRead};
 pub use backend::{Capabilities, OpenOptions, SpaceId, StorageReader, StoreBackend, TaskStorage};
 pub use batch::{BatchWrite, SortedBatch, WriteBatch};
-pub use buffered::{BufferedContext, BufferedError, BufferedValue};
+pub use buffered::{BufferedContext, BufferedError, BufferedValue, BufferedValueWithHeaders};
 pub use error::{Damage, Part, RecordProblem, StoreError};
 pub use foreign_key::{
     ForeignKeyError, Instruction, Subscription, SubscriptionResponse, ValueHash, murmur3_128,
@@ -123,8 +123,9 @@ pub use overlay::{
 };
 pub use range::{Chunk, Direction, KeyRange, KeyValueBytes, KeyValueRef};
 pub use segmented::{
-    SEGMENT_PREFIX, SESSION_SUFFIX, SegmentedKind, SegmentedOptions, WINDOW_SUFFIX,
-    push_session_key, push_window_key, read_session_key, read_window_key,
+    QueriedKeys, SEGMENT_PREFIX, SESSION_SUFFIX, SegmentedEntry, SegmentedKind, SegmentedOptions,
+    SegmentedQuery, SegmentedRead, SegmentedScan, WINDOW_SUFFIX, push_session_key, push_window_key,
+    read_session_key, read_window_key,
 };
 pub use timestamped::{
     TIMESTAMP_BYTES, Timestamped, ValueAndTimestamp, push_timestamped, split_timestamp,

@@ -215,6 +215,10 @@ impl StorageReader for MemoryReader {
         let found = contents.space(space).ok_or(StoreError::UnknownSpace { space })?;
         Ok(found.len() as u64)
     }
+
+    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.0.read().meta().get(key).cloned())
+    }
 }
 
 /// The storage lost its power.

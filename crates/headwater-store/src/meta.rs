@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use crate::{
-    Damage, Layout, RecordProblem, SegmentedKind, SegmentedOptions, StoreError, TaskStorage,
-    VersionedOptions,
+    Damage, Layout, RecordProblem, SegmentedKind, SegmentedOptions, StorageReader, StoreError,
+    TaskStorage, VersionedOptions,
 };
 
 /// A write to the meta space. It becomes durable with the data of the same
@@ -234,6 +234,16 @@ impl StreamTime {
         stored.map(decode).transpose().map_err(|damage| StoreError::damaged(dir, damage))
     }
 
+    /// As [`load_of_store`](Self::load_of_store), through the read half; −1 when nothing was put yet. A time that
+    /// cannot be read is as good as none.
+    pub(crate) fn newest_of_store(
+        reader: &dyn StorageReader,
+        store: &str,
+    ) -> Result<i64, StoreError> {
+        let stored = reader.meta(&MetaKey::StoreTime { store: store.to_owned() }.encode())?;
+        Ok(stored.and_then(|bytes| Self::decode(&bytes).ok()).map_or(-1, |time| time.ms))
+    }
+
     /// The write that stores this time for the store called `store`.
     pub fn update_of_store(&self, store: &str) -> MetaUpdate {
         let key = MetaKey::StoreTime { store: store.to_owned() }.encode();
@@ -333,6 +343,8 @@ impl StoreDescription {
                 (options.timestamped, TIMESTAMPED),
                 (options.by_time, BY_TIME),
                 (options.duplicates, DUPLICATES),
+                (options.in_memory, IN_MEMORY),
+                (options.with_headers, WITH_HEADERS),
             ];
             bytes.push(flags.iter().map(|(is_set, flag)| if *is_set { *flag } else { 0 }).sum());
         }
@@ -376,6 +388,8 @@ impl StoreDescription {
                     timestamped: flags & TIMESTAMPED != 0,
                     by_time: flags & BY_TIME != 0,
                     duplicates: flags & DUPLICATES != 0,
+                    in_memory: flags & IN_MEMORY != 0,
+                    with_headers: flags & WITH_HEADERS != 0,
                 };
                 (Layout::Segmented(options), rest)
             }
@@ -445,6 +459,8 @@ const SESSION: u8 = 6;
 const TIMESTAMPED: u8 = 1;
 const BY_TIME: u8 = 2;
 const DUPLICATES: u8 = 4;
+const IN_MEMORY: u8 = 8;
+const WITH_HEADERS: u8 = 16;
 
 fn tag(layout: Layout) -> u8 {
     match layout {

@@ -13,6 +13,10 @@
 
 use crate::KeyRange;
 
+mod scan;
+
+pub use scan::{QueriedKeys, SegmentedEntry, SegmentedQuery, SegmentedRead, SegmentedScan};
+
 /// Bytes behind the key in the key of a window.
 pub const WINDOW_SUFFIX: usize = 8 + 4;
 
@@ -37,7 +41,21 @@ pub enum SegmentedKind {
     Session,
 }
 
+impl SegmentedKind {
+    /// Bytes behind the key.
+    pub(crate) const fn suffix(self) -> usize {
+        match self {
+            Self::Window => WINDOW_SUFFIX,
+            Self::Session => SESSION_SUFFIX,
+        }
+    }
+}
+
 /// How a store of windows or sessions is kept.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "properties of their own, which go together in any way"
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SegmentedOptions {
     /// What the entries are.
@@ -50,9 +68,27 @@ pub struct SegmentedOptions {
     pub by_time: bool,
     /// Whether a window can have several values, told apart by their numbers (feature row D32).
     pub duplicates: bool,
+    /// Whether each value has headers in front, also of the timestamp (KIP-1271).
+    pub with_headers: bool,
+    /// Whether the store is one in memory: entries of several keys are found by time, and what is out of the
+    /// retention is never emitted when it closes, as in Kafka Streams.
+    pub in_memory: bool,
 }
 
 impl SegmentedOptions {
+    /// On disk, one value for each window, alone, and without index.
+    pub const fn new(kind: SegmentedKind, retention_ms: i64) -> Self {
+        Self {
+            kind,
+            retention_ms,
+            timestamped: false,
+            by_time: false,
+            duplicates: false,
+            with_headers: false,
+            in_memory: false,
+        }
+    }
+
     /// The number of the segment of a time.
     pub fn segment(&self, time: i64) -> i64 {
         (time / (self.retention_ms / 2).max(SEGMENT_INTERVAL_MIN)).max(0)
@@ -61,6 +97,16 @@ impl SegmentedOptions {
     /// The earliest time that is still visible when `newest` is the newest.
     pub const fn visible_from(&self, newest: i64) -> i64 {
         newest.saturating_sub(self.retention_ms).saturating_add(1)
+    }
+
+    /// As [`visible_from`](Self::visible_from) for who reads the store. In that of windows that wait to be closed one
+    /// more is shown, so that one without grace period is there when it closes.
+    pub const fn shown_from(&self, newest: i64) -> i64 {
+        let visible = self.visible_from(newest);
+        match self.kind {
+            SegmentedKind::Window if self.by_time && !self.in_memory => visible.saturating_sub(1),
+            _ => visible,
+        }
     }
 
     /// The lowest segment that is still kept when `newest` is the newest time.
@@ -92,7 +138,7 @@ impl SegmentedOptions {
     /// Appends the index entry of a key.
     pub fn push_index_key(&self, key: &[u8], out: &mut Vec<u8>) {
         out.push(INDEX);
-        let key_length = key.len().saturating_sub(self.suffix());
+        let key_length = key.len().saturating_sub(self.kind.suffix());
         let (front, suffix) = key.split_at(key_length);
         match self.kind {
             SegmentedKind::Window => {
@@ -147,16 +193,9 @@ impl SegmentedOptions {
         KeyRange::prefix(&segment.to_be_bytes())
     }
 
-    const fn suffix(&self) -> usize {
-        match self.kind {
-            SegmentedKind::Window => WINDOW_SUFFIX,
-            SegmentedKind::Session => SESSION_SUFFIX,
-        }
-    }
-
     /// The key in front of the times.
     pub fn bare_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
-        &key[..key.len().saturating_sub(self.suffix())]
+        &key[..key.len().saturating_sub(self.kind.suffix())]
     }
 }
 
@@ -196,7 +235,8 @@ mod tests {
     };
 
     fn options(kind: SegmentedKind, retention_ms: i64) -> SegmentedOptions {
-        SegmentedOptions { kind, retention_ms, timestamped: true, by_time: true, duplicates: false }
+        let options = SegmentedOptions::new(kind, retention_ms);
+        SegmentedOptions { timestamped: true, by_time: true, ..options }
     }
 
     /// Vectors of group `window_store_key`, made by Kafka Streams 4.4.0; its time-first keys have another

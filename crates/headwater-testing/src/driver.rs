@@ -202,6 +202,22 @@ impl TopologyTestDriver {
         Ok(self.core.borrow().stores().raw_range(name, range, direction)?)
     }
 
+    /// As [`raw_store_entries`](Self::raw_store_entries), with what waits in record caches and for the next commit; of a
+    /// store of windows or sessions only what is not older than its retention.
+    ///
+    /// # Errors
+    /// As [`raw_store_entries`](Self::raw_store_entries).
+    pub fn uncommitted_store_entries(
+        &self,
+        name: &str,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<Vec<KeyValueBytes>, TestDriverError> {
+        let mut core = self.core.borrow_mut();
+        core.stores().check(name)?;
+        core.uncommitted_entries(name, range, direction)
+    }
+
     /// The records that were dropped so far, by task, node and reason.
     pub fn dropped_records(&self) -> DroppedRecords {
         self.core.borrow().dropped_records()

@@ -16,8 +16,8 @@ pub(crate) fn copied_hash_set<'a>(names: impl IntoIterator<Item = &'a str>) -> V
     order.into_iter().map(|at| names[at]).collect()
 }
 
-/// Orders items as a `HashMap` by name does that grew one by one.
-pub(crate) fn grown_hash_map<T>(items: &mut [T], name: impl Fn(&T) -> &str) {
+/// Orders items as a Java `HashMap` by name does that grew one by one.
+pub fn grown_hash_map<T>(items: &mut [T], name: impl Fn(&T) -> &str) {
     let mut capacity = SMALLEST_TABLE;
     while items.len() > capacity / 4 * 3 {
         capacity *= 2;

@@ -128,6 +128,7 @@ pub use ids::{NodeId, ParseTaskIdError, SubtopologyId, TaskId};
 pub use internal_topics::{
     InternalTopic, InternalTopicConflict, InternalTopicDefaults, InternalTopicKind,
 };
+pub use java_order::grown_hash_map;
 pub use names::{NameCounter, validate_name};
 pub use node::{
     Node, NodeKind, OffsetReset, SinkNode, SinkTopic, SourceNode, SourceOptions, Topics,

@@ -38,13 +38,13 @@ type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 struct TinyStorage {
     names: BTreeMap<String, SpaceId>,
     last_space: u16,
-    meta: Entries,
     reader: Arc<TinyReader>,
 }
 
 #[derive(Debug, Default)]
 struct TinyReader {
     spaces: RwLock<BTreeMap<SpaceId, Entries>>,
+    meta: RwLock<Entries>,
 }
 
 impl TaskStorage for TinyStorage {
@@ -80,17 +80,18 @@ impl TaskStorage for TinyStorage {
         }
         drop(spaces);
         for update in meta {
-            put(&mut self.meta, &update.key, update.value.as_deref());
+            let mut known = self.reader.meta.write().unwrap();
+            put(&mut known, &update.key, update.value.as_deref());
         }
         Ok(())
     }
 
     fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.meta.get(key).cloned())
+        self.reader.meta(key)
     }
 
     fn meta_entries(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
-        Ok(self.meta.clone().into_iter().collect())
+        Ok(self.reader.meta.read().unwrap().clone().into_iter().collect())
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {
@@ -139,6 +140,10 @@ impl StorageReader for TinyReader {
 
     fn approximate_entries(&self, space: SpaceId) -> Result<u64, StoreError> {
         Ok(self.spaces.read().unwrap().get(&space).map_or(0, |entries| entries.len() as u64))
+    }
+
+    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.meta.read().unwrap().get(key).cloned())
     }
 }
 

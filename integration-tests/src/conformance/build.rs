@@ -8,9 +8,9 @@ use std::sync::Arc;
 use headwater::runtime::ConfigError;
 use headwater::serde::{Serde, Windowed};
 use headwater::{
-    Branched, CogroupedKStream, DslError, DslStoreFormat, GlobalKTable, KGroupedStream,
-    KGroupedTable, KStream, KTable, Nullable, Printed, ProcessingContext, StreamsBuilder,
-    StreamsConfig, TopicSelection,
+    Branched, CogroupedKStream, DslError, DslStoreFormat, DslStoreSuppliers, GlobalKTable,
+    KGroupedStream, KGroupedTable, KStream, KTable, Nullable, Printed, ProcessingContext,
+    StreamsBuilder, StreamsConfig, StrictBufferConfig, Suppressed, TopicSelection,
 };
 use serde_json::Value as Json;
 
@@ -95,6 +95,11 @@ macro_rules! of_each_type {
 pub(super) trait Show: Sized + 'static {
     /// Shows a key or value as one of any type.
     fn show<R>(value: Option<&Self>, f: impl FnOnce(Option<&Value>) -> R) -> R;
+
+    /// Holds updates back until windows close; only keys with windows can.
+    fn until_window_closes(_buffer: StrictBufferConfig) -> Option<Suppressed<Self>> {
+        None
+    }
 }
 
 /// The values of a stream or table.
@@ -118,6 +123,10 @@ impl Show for i64 {
 impl Show for WindowedKey {
     fn show<R>(value: Option<&Self>, f: impl FnOnce(Option<&Value>) -> R) -> R {
         f(value.map(|key| Value::Windowed(Box::new(key.clone()))).as_ref())
+    }
+
+    fn until_window_closes(buffer: StrictBufferConfig) -> Option<Suppressed<Self>> {
+        Some(Suppressed::until_window_closes(buffer))
     }
 }
 
@@ -221,8 +230,10 @@ fn configure(builder: &StreamsBuilder, config: &Json) {
     if config.get("ensure.explicit.internal.resource.naming") == Some(&Json::Bool(true)) {
         builder.ensure_explicit_internal_resource_naming();
     }
-    let in_memory = config.get("dsl.store").is_some_and(|store| store == "in_memory");
-    if config.get("dsl.store.format").is_some_and(|it| it == "HEADERS") && !in_memory {
+    if config.get("dsl.store").is_some_and(|store| store == "in_memory") {
+        builder.dsl_store_suppliers(DslStoreSuppliers::InMemory);
+    }
+    if config.get("dsl.store.format").is_some_and(|it| it == "HEADERS") {
         builder.dsl_store_format(DslStoreFormat::Headers);
     }
 }

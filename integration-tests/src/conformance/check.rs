@@ -25,7 +25,7 @@ pub fn check(case: &Case) -> Outcome {
 fn differences(case: &Case) -> Result<Vec<Difference>, Missing> {
     let expected = case.expect.get("error").filter(|error| error["phase"] != "event");
     if let Some(op) = structure::ruled_out(case) {
-        return Ok(structure::differences_of_ruled_out(op, expected));
+        return Ok(structure::differences_of_ruled_out(case, op, expected));
     }
     match (build(case), expected) {
         (Err(BuildFailure::Missing(missing)), _) => Err(Missing(missing)),

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use headwater::serde::{Deserializer, Payload, Serializer, Window, Windowed};
+use headwater::serde::{Deserializer, Format, Payload, SerdeError, Serializer, Window, Windowed};
 use headwater::store::{
     Direction, KeyRange, KeyValueBytes, Layout, SEGMENT_PREFIX, SegmentedKind, SegmentedOptions,
-    StoredValue, VersionedRecord, read_session_key, read_window_key,
+    StoredValue, ValueAndTimestamp, VersionedRecord, read_session_key, read_window_key,
 };
 use headwater::topology::StoreKind;
 use headwater::{QueryableStoreTypes, StoreQueryParameters};
@@ -79,6 +79,8 @@ pub(super) fn answer(
         "reverse_range" => all(&range("key_from", "key_to"), Direction::Reverse),
         "prefix" => all(&KeyRange::prefix(text(&query["prefix"]).as_bytes()), Direction::Forward),
         "versioned_get" => store.versioned_get(driver, query),
+        kind if kind.starts_with("window_") => store.query_windows(driver, query),
+        kind if kind.starts_with("session_") => store.query_sessions(driver, query),
         other => return Err(Missing(format!("query {other}"))),
     })
 }
@@ -89,7 +91,8 @@ struct Store {
     layout: Layout,
     /// Of windows.
     window_size_ms: i64,
-    is_cached: bool,
+    /// The names of its formats: several serdes can have the same.
+    formats: (String, String),
     key: DynSerde,
     value: DynSerde,
     /// A table is on a store without timestamps: the original shows it with one, which means nothing.
@@ -102,7 +105,11 @@ impl Store {
         let programs = application.programs.values().chain(&application.global);
         let mut stores = programs.flat_map(|program| &program.stores);
         let Some(store) = stores.find(|store| store.spec.name == name) else {
-            return Err(Missing(format!("a look into a store that no task has, {name}")));
+            let tasks = application.programs.values();
+            let known: Vec<_> = tasks.flat_map(|it| &it.stores).map(|it| &it.spec.name).collect();
+            return Err(Missing(format!(
+                "a look into a store that no task has: {name}, only {known:?}"
+            )));
         };
         let formats = store.formats.as_ref();
         let serdes = formats.and_then(|formats| {
@@ -120,10 +127,9 @@ impl Store {
             StoreKind::Window { window_size_ms, .. } => window_size_ms,
             _ => 0,
         };
-        let cache = case.config["statestore.cache.max.bytes"].as_u64().unwrap_or(0);
-        let is_cached = store.spec.caching && cache > 0;
+        let formats = formats.map(|it| (it.key.clone(), it.value.clone())).unwrap_or_default();
         let (name, layout) = (name.to_owned(), store.layout());
-        Ok(Self { name, layout, window_size_ms, is_cached, key, value, adapted })
+        Ok(Self { name, layout, window_size_ms, formats, key, value, adapted })
     }
 
     fn entries(
@@ -149,21 +155,10 @@ impl Store {
 
     /// What is not out of its retention, by key and window.
     fn windows(&self, driver: &TopologyTestDriver, options: SegmentedOptions) -> Json {
-        let segments = SegmentedOptions::before_segment(i64::MAX);
-        let entries = self.entries(driver, &segments, Direction::Forward);
-        let entries: Vec<_> =
-            entries.iter().map(|(key, value)| (&key[SEGMENT_PREFIX..], value)).collect();
-        let newest = entries.iter().filter_map(|(key, _)| options.time_of(key)).max();
-        let by_time = options.by_time && options.kind == SegmentedKind::Window;
-        // What the cache still holds is shown, however old it is.
-        let visible = if self.is_cached {
-            i64::MIN
-        } else {
-            options.visible_from(newest.unwrap_or(-1)) - i64::from(by_time)
-        };
-        let entries = entries
-            .into_iter()
-            .filter(|(key, _)| options.time_of(key).is_some_and(|time| time >= visible));
+        let all = KeyRange::all();
+        let entries = driver.uncommitted_store_entries(&self.name, &all, Direction::Forward);
+        let entries = entries.expect("the store of a task that runs can be read");
+        let entries = entries.iter().map(|(key, value)| (&key[SEGMENT_PREFIX..], value));
         let mut shown: Vec<(String, i64, i64, Json)> = entries
             .map(|(key, value)| {
                 let (key, window) = self.window_of(key, options.kind);
@@ -209,12 +204,20 @@ impl Store {
     fn show_value(&self, stored: &[u8]) -> Json {
         let StoredValue { timestamp, value, headers } = self.layout.split(stored);
         let value = decode(self.value, value);
-        if self.layout == Layout::TimestampedKeyValueWithHeaders {
+        let with_headers = match self.layout {
+            Layout::Segmented(options) => options.with_headers,
+            layout => layout == Layout::TimestampedKeyValueWithHeaders,
+        };
+        if with_headers {
             let headers = headwater::store::read_headers(headers)
                 .expect("headers that the store has written");
             let headers = headers.iter().map(|(name, value)| json!([name, value.map(hex)]));
             let headers: Vec<Json> = headers.collect();
-            return json!({"value": value, "ts": timestamp, "headers": headers});
+            let mut shown = json!({"value": value, "headers": headers});
+            if let Some(timestamp) = timestamp {
+                shown["ts"] = Json::from(timestamp);
+            }
+            return shown;
         }
         match timestamp.or_else(|| self.adapted.then_some(-1)) {
             Some(timestamp) => json!({"value": value, "ts": timestamp}),
@@ -249,6 +252,130 @@ impl Store {
             |found| json!({"value": json_of(found.value), "ts": found.timestamp}),
         )
     }
+}
+
+/// A query whose kind ends so goes backwards.
+const BACKWARD: &str = "_backward";
+
+/// The key in a field of a query.
+fn key_of(query: &Json, field: &str) -> Option<Value> {
+    query[field].as_str().map(|key| Value::Text(key.to_owned()))
+}
+
+fn time_of(query: &Json, field: &str) -> i64 {
+    query[field].as_i64().expect("a time")
+}
+
+/// A serde under the name of another with the same format.
+#[derive(Clone)]
+struct Called {
+    serde: DynSerde,
+    format: String,
+}
+
+impl Format for Called {
+    fn format(&self) -> String {
+        self.format.clone()
+    }
+}
+
+impl Serializer<Value> for Called {
+    fn serialize(&self, value: &Value, out: &mut Vec<u8>) -> Result<(), SerdeError> {
+        self.serde.serialize(value, out)
+    }
+}
+
+impl Deserializer<Value> for Called {
+    fn deserialize(&self, payload: Payload<'_>) -> Result<Value, SerdeError> {
+        self.serde.deserialize(payload)
+    }
+
+    fn is_null(&self, bytes: &[u8]) -> bool {
+        Deserializer::<Value>::is_null(&self.serde, bytes)
+    }
+}
+
+impl Store {
+    fn keys(&self) -> Called {
+        Called { serde: self.key, format: self.formats.0.clone() }
+    }
+
+    fn values(&self) -> Called {
+        Called { serde: self.value, format: self.formats.1.clone() }
+    }
+
+    fn query_windows(&self, driver: &TopologyTestDriver, query: &Json) -> Json {
+        let type_ = QueryableStoreTypes::timestamped_window::<Value, Value, _, _>(
+            self.keys(),
+            self.values(),
+        );
+        let store = driver.store(StoreQueryParameters::new(&*self.name, type_));
+        let store = store.expect("the store of a task that runs can be read");
+        let show = |found: ValueAndTimestamp<Value>| json!({"value": json_of(found.value), "ts": found.timestamp});
+        let kind = text(&query["type"]);
+        let key = || key_of(query, "key").expect("the query names a key");
+        if kind == "window_get" {
+            let found = store.fetch_one(&key(), time_of(query, "time"));
+            return found.expect("a store of windows can be read").map_or(Json::Null, show);
+        }
+        let (from, to) = (time_of(query, "from"), time_of(query, "to"));
+        let (key_from, key_to) = (key_of(query, "key_from"), key_of(query, "key_to"));
+        let keys = (key_from.as_ref(), key_to.as_ref());
+        let backward = kind.ends_with(BACKWARD);
+        if kind.trim_end_matches(BACKWARD) == "window_fetch" {
+            let found = if backward {
+                store.backward_fetch(&key(), from, to)
+            } else {
+                store.fetch(&key(), from, to)
+            };
+            let found = found.expect("a store of windows can be read");
+            return found
+                .map(|entry| entry.expect("a store of windows can be read"))
+                .map(|(start, value)| json!({"key": start, "value": show(value)}))
+                .collect();
+        }
+        let found = match (kind.trim_end_matches(BACKWARD), backward) {
+            ("window_fetch_keys", false) => store.fetch_keys(keys, from, to),
+            ("window_fetch_keys", true) => store.backward_fetch_keys(keys, from, to),
+            (_, false) => store.fetch_all(from, to),
+            (_, true) => store.backward_fetch_all(from, to),
+        };
+        let found = found.expect("a store of windows can be read");
+        found
+            .map(|entry| entry.expect("a store of windows can be read"))
+            .map(|(key, value)| json!({"key": show_key(key), "value": show(value)}))
+            .collect()
+    }
+
+    fn query_sessions(&self, driver: &TopologyTestDriver, query: &Json) -> Json {
+        let type_ = QueryableStoreTypes::session::<Value, Value, _, _>(self.keys(), self.values());
+        let store = driver.store(StoreQueryParameters::new(&*self.name, type_));
+        let store = store.expect("the store of a task that runs can be read");
+        let key = || key_of(query, "key").expect("the query names a key");
+        let (key_from, key_to) = (key_of(query, "key_from"), key_of(query, "key_to"));
+        let span = || (time_of(query, "earliest_end"), time_of(query, "latest_start"));
+        let found = match text(&query["type"]) {
+            "session_get" => {
+                let session = Window { start: time_of(query, "start"), end: time_of(query, "end") };
+                let found = store.fetch_session(&key(), session);
+                return found.expect("a store of sessions can be read").map_or(Json::Null, json_of);
+            }
+            "session_fetch" => store.fetch(&key()),
+            "session_fetch_backward" => store.backward_fetch(&key()),
+            "session_fetch_keys" => store.fetch_keys(key_from.as_ref(), key_to.as_ref()),
+            "session_find" => store.find_sessions(&key(), span().0, span().1),
+            _ => store.backward_find_sessions(&key(), span().0, span().1),
+        };
+        let found = found.expect("a store of sessions can be read");
+        found
+            .map(|entry| entry.expect("a store of sessions can be read"))
+            .map(|(key, value)| json!({"key": show_key(key), "value": json_of(value)}))
+            .collect()
+    }
+}
+
+fn show_key(windowed: Windowed<Value>) -> Json {
+    show_window(&json_of(windowed.key), windowed.window)
 }
 
 fn show_window(key: &Json, window: Window) -> Json {

@@ -12,6 +12,7 @@ use headwater::{
 };
 use serde_json::Value as Json;
 
+use super::build::Show;
 use super::case::{Missing, call, text as json_text, texts};
 use super::serdes::DynSerde;
 use super::value::{Value, parse, text};
@@ -128,13 +129,7 @@ fn partitioner(json: &Json) -> Result<Option<Partitions>, Missing> {
 }
 
 /// When updates are held back.
-pub(super) fn suppressed(op: &Json) -> Result<Suppressed, Missing> {
-    if op["until"] != "time_limit" {
-        return Err(Missing(format!("suppress until {}", op["until"])));
-    }
-    let limit = op["ms"]
-        .as_u64()
-        .ok_or_else(|| Missing("negative time limit, which has no form here".to_owned()))?;
+pub(super) fn suppressed<K: Show>(op: &Json) -> Result<Suppressed<K>, Missing> {
     let given = &op["buffer"];
     let mut buffer = EagerBufferConfig::from(StrictBufferConfig::unbounded());
     if let Some(records) = given["max_records"].as_u64() {
@@ -153,7 +148,12 @@ pub(super) fn suppressed(op: &Json) -> Result<Suppressed, Missing> {
         Some(Json::Bool(false)) => buffer.with_logging_disabled(),
         Some(config) => buffer.with_logging_enabled(topic_config(config)),
     };
-    let suppressed = Suppressed::until_time_limit(Duration::from_millis(limit), buffer);
+    let suppressed = match json_text(&op["until"]) {
+        "time_limit" => Suppressed::until_time_limit(milliseconds(&op["ms"])?, buffer),
+        "window_closes" => K::until_window_closes(buffer.shut_down_when_full())
+            .ok_or_else(|| Missing("windows to close without windows".to_owned()))?,
+        other => return Err(Missing(format!("suppress until {other}"))),
+    };
     Ok(match op.get("named") {
         Some(name) => suppressed.named(json_text(name)),
         None => suppressed,
@@ -166,10 +166,10 @@ where
 {
     let Some(json) = json else { return Ok(Joined::new()) };
     let joined = with_common!(Joined::<Value, V>::new(), json);
-    let Some(grace) = json.get("grace").and_then(Json::as_i64) else { return Ok(joined) };
-    let grace = u64::try_from(grace)
-        .map_err(|_| Missing("negative grace period, which has no form here".to_owned()))?;
-    Ok(joined.with_grace_period(Duration::from_millis(grace)))
+    Ok(match json.get("grace") {
+        Some(grace) => joined.with_grace_period(milliseconds(grace)?),
+        None => joined,
+    })
 }
 
 pub(super) fn stream_joined<V: 'static, W: 'static>(
@@ -297,14 +297,21 @@ fn supplier(store: &str, json: &Json) -> Result<StoreSupplier, Missing> {
                 None => supplier,
             }
         }
+        "window" => {
+            let (retention, size) =
+                (milliseconds(&json["retention"])?, milliseconds(&json["window_size"])?);
+            StoreSupplier::in_memory_window_store(store, retention, size, false)
+        }
+        "session" => {
+            StoreSupplier::in_memory_session_store(store, milliseconds(&json["retention"])?)
+        }
         other => return Err(Missing(format!("store supplier {other}"))),
     })
 }
 
+/// A length of time. Negative ones cannot be written (see `structure::ruled_out`).
 pub(super) fn milliseconds(json: &Json) -> Result<Duration, Missing> {
-    let Some(milliseconds) = json.as_u64() else {
-        return Err(Missing("negative time, which has no form here".to_owned()));
-    };
+    let milliseconds = json.as_u64().ok_or_else(|| Missing(format!("length of time {json}")))?;
     Ok(Duration::from_millis(milliseconds))
 }
 
@@ -343,6 +350,12 @@ pub(super) fn store(json: &Json) -> Result<Stores<Value, Value>, Missing> {
                 None => store,
             }
         }
+        "window" => {
+            let (retention, size) =
+                (milliseconds(&json["retention"])?, milliseconds(&json["window_size"])?);
+            Stores::window(name, retention, size, json["duplicates"] == true, key, value)
+        }
+        "session" => Stores::session(name, milliseconds(&json["retention"])?, key, value),
         other => return Err(Missing(format!("store type {other}"))),
     };
     if json.get("in_memory") == Some(&Json::Bool(true)) {

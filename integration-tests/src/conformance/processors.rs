@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use headwater::serde::Window;
 use headwater::store::{VersionedPut, VersionedRecord};
 use headwater::{
     ContextError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, Headers,
     KeyValueStore, ProcessingContext, Processor, ProcessorContext, Punctuation, PunctuationType,
-    Record, TimestampedKeyValueStore, UserError, VersionedKeyValueStore,
+    Record, SessionStore, TimestampedKeyValueStore, UserError, VersionedKeyValueStore, WindowStore,
 };
 use serde_json::Value as Json;
 
@@ -48,6 +49,8 @@ pub(super) enum StoreAction {
     VersionedPut,
     VersionedDelete,
     VersionedGet,
+    WindowPut { range_ms: i64 },
+    SessionPut { gap_ms: i64 },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +64,7 @@ impl Recipe {
     pub(super) fn parse(json: &Json) -> Result<Self, Missing> {
         let (name, args) = call(json);
         let string = |at: usize| json_text(&args[at]).to_owned();
+        let ms = |at: usize| args[at].as_i64().expect("milliseconds");
         let with_store = |action| Self::WithStore { action, store: string(0) };
         let schedule = |at: usize| Schedule {
             kind: match json_text(&args[at]) {
@@ -98,6 +102,8 @@ impl Recipe {
             "versioned_put" => with_store(StoreAction::VersionedPut),
             "versioned_delete" => with_store(StoreAction::VersionedDelete),
             "versioned_get" => with_store(StoreAction::VersionedGet),
+            "window_put" => with_store(StoreAction::WindowPut { range_ms: ms(1) }),
+            "session_put" => with_store(StoreAction::SessionPut { gap_ms: ms(1) }),
             "buffer" => Self::Buffer { store: string(0), schedule: schedule(1) },
             "tick" => Self::Tick { schedule: schedule(0), once: false },
             "tick_from" => {
@@ -122,6 +128,8 @@ enum Store {
     Plain(KeyValueStore<Value, Value>),
     Timestamped(TimestampedKeyValueStore<Value, Value>),
     Versioned(VersionedKeyValueStore<Value, Value>),
+    Window(WindowStore<Value, Value>),
+    Session(SessionStore<Value, Value>),
 }
 
 impl<R: AsRef<Recipe>> Running<R> {
@@ -275,6 +283,10 @@ impl<R: AsRef<Recipe>> Running<R> {
                 let answer = self.use_history(action, out.context(), (key, value), timestamp)?;
                 out.forward(record.with_value(Some(&Value::Text(answer))))
             }
+            StoreAction::WindowPut { .. } | StoreAction::SessionPut { .. } => {
+                let answer = self.use_windows(action, out.context(), (key, value), timestamp)?;
+                out.forward(record.with_value(Some(&Value::Text(answer))))
+            }
             StoreAction::Read => Ok(()),
         }
     }
@@ -310,6 +322,50 @@ impl<R: AsRef<Recipe>> Running<R> {
                 format!("{latest},{}", shown(store.get_as_of(context, key, timestamp)?))
             }
         })
+    }
+
+    fn use_windows(
+        &self,
+        action: StoreAction,
+        context: &mut ProcessingContext<'_, '_>,
+        (key, value): (&Value, Arg<'_>),
+        timestamp: i64,
+    ) -> Result<String, UserError> {
+        match (action, self.store()) {
+            (StoreAction::WindowPut { range_ms }, Store::Window(store)) => {
+                match value {
+                    Some(value) => store.put(context, key, value, timestamp)?,
+                    None => store.delete(context, key, timestamp)?,
+                }
+                let from = (timestamp - range_ms).max(0);
+                let mut found = store.fetch(context, key, from, timestamp + range_ms)?;
+                let mut shown = Vec::new();
+                while let Some((start, value)) = found.next(context)? {
+                    shown.push(format!("{}@{start}", text(Some(&value))));
+                }
+                Ok(shown.join(","))
+            }
+            (StoreAction::SessionPut { gap_ms }, Store::Session(store)) => {
+                let mut session = Window { start: timestamp, end: timestamp };
+                let mut aggregate = String::new();
+                let mut sessions = Vec::new();
+                let (from, to) = (timestamp - gap_ms, timestamp + gap_ms);
+                let mut found = store.find_sessions(context, key, from, to)?;
+                while let Some((windowed, value)) = found.next(context)? {
+                    session.start = session.start.min(windowed.window.start);
+                    session.end = session.end.max(windowed.window.end);
+                    aggregate = format!("{aggregate}{}~", text(Some(&value)));
+                    sessions.push(windowed.window);
+                }
+                for found in sessions {
+                    store.remove(context, key, found)?;
+                }
+                let aggregate = aggregate + &text(value);
+                store.put(context, key, session, &Value::Text(aggregate.clone()))?;
+                Ok(aggregate)
+            }
+            _ => Err("windows and sessions need stores of theirs".into()),
+        }
     }
 
     fn tick<'a, 'cx: 'a>(
@@ -358,7 +414,15 @@ impl Store {
             Err(ContextError::OtherKind { .. }) => {}
             found => return found.map(Self::Timestamped),
         }
-        context.versioned_key_value_store(name).map(Self::Versioned)
+        match context.versioned_key_value_store(name) {
+            Err(ContextError::OtherKind { .. }) => {}
+            found => return found.map(Self::Versioned),
+        }
+        match context.window_store(name) {
+            Err(ContextError::OtherKind { .. }) => {}
+            found => return found.map(Self::Window),
+        }
+        context.session_store(name).map(Self::Session)
     }
 
     fn get(
@@ -370,6 +434,9 @@ impl Store {
             Self::Plain(store) => store.get(context, key),
             Self::Timestamped(store) => Ok(store.get(context, key)?.map(|found| found.value)),
             Self::Versioned(store) => Ok(store.get(context, key)?.map(|found| found.value)),
+            Self::Window(_) | Self::Session(_) => {
+                unreachable!("recipes for windows go their own way")
+            }
         }
     }
 
@@ -387,6 +454,9 @@ impl Store {
             (Self::Timestamped(store), Some(value)) => store.put(context, key, value, timestamp),
             (Self::Timestamped(store), None) => store.delete(context, key).map(drop),
             (Self::Versioned(store), value) => store.put(context, key, value, timestamp).map(drop),
+            (Self::Window(_) | Self::Session(_), _) => {
+                unreachable!("recipes for windows go their own way")
+            }
         }
     }
 

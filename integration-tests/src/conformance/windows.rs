@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 use super::build::{Cogrouped, Dyn, GroupedStream, Made, named};
 use super::case::{Missing, text as json_text};
 use super::functions::{Failed, aggregator, constant, merger, reducer};
-use super::params::materialized;
+use super::params::{materialized, milliseconds};
 use super::serdes::DynSerde;
 use super::value::Value;
 
@@ -48,13 +48,6 @@ impl Windows {
             other => return Err(Missing(format!("windows {other}"))),
         })
     }
-}
-
-fn milliseconds(json: &Json) -> Result<Duration, Missing> {
-    let Some(milliseconds) = json.as_u64() else {
-        return Err(Missing("negative time, which has no form here".to_owned()));
-    };
-    Ok(Duration::from_millis(milliseconds))
 }
 
 fn emit(op: &Json) -> EmitStrategy {

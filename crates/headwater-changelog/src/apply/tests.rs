@@ -83,13 +83,8 @@ fn a_store_with_headers_gets_them_from_the_records() {
 /// Whoever goes on with a store of duplicates goes on behind the number that was given last.
 #[test]
 fn the_last_number_of_a_store_with_duplicates_stands_beside_it() {
-    let options = SegmentedOptions {
-        kind: SegmentedKind::Window,
-        retention_ms: 100,
-        timestamped: false,
-        by_time: false,
-        duplicates: true,
-    };
+    let options =
+        SegmentedOptions { duplicates: true, ..SegmentedOptions::new(SegmentedKind::Window, 100) };
     let mut keys = [const { Vec::new() }; 3];
     for (key, (start, number)) in keys.iter_mut().zip([(20, 6), (10, 7), (20, 8)]) {
         push_window_key(b"k", start, number, key);

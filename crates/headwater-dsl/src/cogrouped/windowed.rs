@@ -62,8 +62,9 @@ impl<K: 'static, A: 'static, N: Nullity> CogroupedKStream<K, A, N> {
         materialized: Materialized<K, A>,
     ) -> KTable<Windowed<K>, A, N> {
         let mut graph = self.graph.borrow_mut();
-        let materialized =
-            materialized.checked(&mut graph).or_serdes(self.key_serde.as_ref(), None);
+        let materialized = materialized
+            .checked_windows(&mut graph, shape.kind())
+            .or_serdes(self.key_serde.as_ref(), None);
         let emit = EmitStrategy::OnWindowUpdate;
         let store = WindowStore::new(&mut graph, materialized, shape, emit, AGGREGATE);
         let parents: Vec<NodeKey> =
@@ -74,7 +75,9 @@ impl<K: 'static, A: 'static, N: Nullity> CogroupedKStream<K, A, N> {
             let name = graph.names.processor_name(AGGREGATE);
             let wire = input.aggregate_windows(store.kept(), shape, Arc::clone(initial), merge);
             let stores = vec![Arc::clone(&store.declaration)];
-            let kind = LogicalKind::Processor(Processor::new(wire).with_stores(stores));
+            let grace_period_ms = Some(shape.grace_ms());
+            let processor = Processor::new(wire).with_stores(stores);
+            let kind = LogicalKind::Processor(Processor { grace_period_ms, ..processor });
             aggregates.push(graph.add(&[parent], name, kind));
         }
         let node = add_merge::<Windowed<K>, A>(&mut graph, &aggregates);

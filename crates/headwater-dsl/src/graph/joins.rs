@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use headwater_topology::StoreKind;
 
-use super::{LogicalGraph, LogicalKind, LogicalNode, NodeKey, Wire};
+use super::{LogicalGraph, LogicalKind, LogicalNode, NodeKey, Processor, Wire};
+use crate::error::DslError;
 use crate::nodes::AnyView;
 use crate::store::StoreDeclaration;
 use crate::wiring::{TableAccess, WireInner};
@@ -48,6 +49,29 @@ impl LogicalNode {
 }
 
 impl LogicalGraph {
+    /// How long after the end of their window the records of a table can change: the longest grace period of
+    /// the nearest windowed aggregations above it.
+    pub(crate) fn grace_period(&self, table: NodeKey) -> Result<i64, DslError> {
+        self.grace_period_above(table, "")
+    }
+
+    fn grace_period_above(&self, node: NodeKey, chain: &str) -> Result<i64, DslError> {
+        let node = &self.nodes[node.0];
+        if let LogicalKind::Processor(Processor { grace_period_ms: Some(grace_ms), .. }) = node.kind
+        {
+            return Ok(grace_ms);
+        }
+        let chain = match chain {
+            "" => node.name.clone(),
+            chain => format!("{}->{chain}", node.name),
+        };
+        let mut longest = None;
+        for &parent in &node.parents {
+            longest = longest.max(Some(self.grace_period_above(parent, &chain)?));
+        }
+        longest.ok_or(DslError::NoWindowsToClose { chain })
+    }
+
     /// Says how values of a table are computed that is not kept.
     pub(crate) fn set_view(&mut self, table: NodeKey, view: AnyView) {
         if let LogicalKind::Processor(processor) = &mut self.nodes[table.0].kind {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
-use headwater_runtime::TopologyOptimization;
+use headwater_runtime::{DslStoreFormat, DslStoreSuppliers, TopologyOptimization};
 use headwater_topology::{
     InternalTopicProperties, SinkTopic, SourceOptions, StoreKind, StoreSource, StoreSpec, Topics,
     TopologyBuilder,
@@ -15,7 +15,7 @@ use super::{
     TableSource,
 };
 use crate::error::DslError;
-use crate::store::{DslStoreFormat, StoreDeclaration, check};
+use crate::store::{DslStores, StoreDeclaration, check};
 use crate::wiring::{Behaviour, Behaviours};
 
 /// The topology under construction.
@@ -23,15 +23,19 @@ use crate::wiring::{Behaviour, Behaviours};
 pub(crate) struct Draft {
     pub(crate) builder: TopologyBuilder,
     pub(crate) behaviours: Behaviours,
-    /// How stores of tables keep their values, unless they say so themselves.
-    pub(crate) store_format: DslStoreFormat,
+    /// How and where stores of tables are, unless they say so themselves.
+    pub(crate) stores: DslStores,
     /// Stores that were given the format: as they were declared, and as they are.
     formatted: Vec<(Arc<StoreSpec>, Arc<StoreSpec>)>,
 }
 
 impl LogicalGraph {
     /// Writes all operators into a topology. The graph itself stays as it is.
-    pub(crate) fn write(&self, optimization: TopologyOptimization) -> Result<Draft, DslError> {
+    pub(crate) fn write(
+        &self,
+        optimization: TopologyOptimization,
+        stores: DslStores,
+    ) -> Result<Draft, DslError> {
         if let Some(problem) = self.problem() {
             return Err(problem.clone());
         }
@@ -42,7 +46,7 @@ impl LogicalGraph {
             wrapper: None,
             generated: Vec::new(),
             refuses_generated: self.refuses_generated,
-            store_format: self.store_format,
+            stores,
             nodes: self.nodes.clone(),
             next_priority: self.next_priority,
             copartitioned: self.copartitioned.clone(),
@@ -55,7 +59,7 @@ impl LogicalGraph {
         draft.behaviours.default_serdes = self.default_serdes.clone();
         draft.behaviours.default_extractors = self.default_extractors.clone();
         draft.behaviours.wrapper.clone_from(&self.wrapper);
-        draft.store_format = self.store_format;
+        draft.stores = stores;
         for names in &self.generated {
             draft.builder.add_generated_names(names.clone());
         }
@@ -199,7 +203,8 @@ impl Draft {
         check(&store.spec)?;
         let spec = self.format(store);
         self.builder.add_state_store(Arc::clone(&spec), users)?;
-        let declaration = StoreDeclaration { spec, ..StoreDeclaration::clone(store) };
+        let with_headers = self.has_headers(store);
+        let declaration = StoreDeclaration { spec, with_headers, ..StoreDeclaration::clone(store) };
         self.behaviours.stores.insert(store.spec.name.clone(), Arc::new(declaration));
         Ok(())
     }
@@ -227,22 +232,45 @@ impl Draft {
         Ok(())
     }
 
-    /// The store in the format that tables have here; those in memory have only one, as in the original.
+    /// Whether values of windows, sessions and suppressions have headers here.
+    fn has_headers(&self, store: &StoreDeclaration) -> bool {
+        self.stores.format == DslStoreFormat::Headers
+            && match store.spec.kind {
+                StoreKind::Window { .. } | StoreKind::Session { .. } => {
+                    store.takes_format && self.is_persistent(store)
+                }
+                // In the changelog only.
+                StoreKind::SuppressBuffer => true,
+                _ => false,
+            }
+    }
+
+    /// Whether the store is on disk.
+    fn is_persistent(&self, store: &StoreDeclaration) -> bool {
+        store.spec.persistent
+            && !(store.takes_suppliers && self.stores.suppliers == DslStoreSuppliers::InMemory)
+    }
+
+    /// The store where and in the format that tables have here; those in memory have only one, as in the original.
     fn format(&mut self, store: &StoreDeclaration) -> Arc<StoreSpec> {
         let spec = &store.spec;
-        let is_meant = store.takes_format
-            && self.store_format == DslStoreFormat::Headers
-            && spec.persistent
+        let persistent = self.is_persistent(store);
+        let has_headers = store.takes_format
+            && self.stores.format == DslStoreFormat::Headers
+            && persistent
             && spec.kind == StoreKind::TimestampedKeyValue;
-        if !is_meant {
+        if !has_headers && persistent == spec.persistent {
             return Arc::clone(spec);
         }
         let known = self.formatted.iter().find(|(declared, _)| Arc::ptr_eq(declared, spec));
         if let Some((_, formatted)) = known {
             return Arc::clone(formatted);
         }
-        let kind = StoreKind::TimestampedKeyValueWithHeaders;
-        let formatted = Arc::new(StoreSpec { kind, ..StoreSpec::clone(spec) });
+        let mut formatted = StoreSpec { persistent, ..StoreSpec::clone(spec) };
+        if has_headers {
+            formatted.kind = StoreKind::TimestampedKeyValueWithHeaders;
+        }
+        let formatted = Arc::new(formatted);
         self.formatted.push((Arc::clone(spec), Arc::clone(&formatted)));
         formatted
     }

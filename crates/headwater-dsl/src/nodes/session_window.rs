@@ -118,8 +118,7 @@ where
         let earliest_end = timestamp.saturating_sub(gap_ms);
         let latest_start = timestamp.saturating_add(gap_ms);
         let span = (earliest_end, latest_start);
-        let mut found = self.table.find(cx, &keys.0, span, Direction::Forward)?;
-        found.retain(|it| it.window.end >= earliest_end && it.window.start <= latest_start);
+        let found = self.table.find(cx, &keys.0, span, Direction::Forward)?;
         let new = Window { start: timestamp, end: timestamp };
         let mut window = new;
         let mut so_far = (self.aggregation.initial)()?;

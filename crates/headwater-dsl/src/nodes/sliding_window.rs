@@ -131,6 +131,11 @@ where
     }
 }
 
+/// Windows without length, which Kafka Streams refuses with the first record too.
+#[derive(Debug, thiserror::Error)]
+#[error("sliding windows of a time difference of 0 ms are empty; give them at least 1 ms")]
+struct EmptyWindow;
+
 impl<K, V, A, N, I, C> AggregateSlidingWindows<K, V, A, N, I, C>
 where
     K: 'static,
@@ -267,6 +272,9 @@ where
         before: Before<'_>,
     ) -> Result<(), StepError> {
         let table = &self.table;
+        if window.end <= window.start {
+            return Err(UserError::from(EmptyWindow).into());
+        }
         if window.end < arrival.close_time {
             cx.dropped(table.index, DropReason::WindowClosed);
             return Ok(());

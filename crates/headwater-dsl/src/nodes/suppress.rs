@@ -1,4 +1,5 @@
-//! Updates of a table that are held back for a time, or until there are too many (feature row D50).
+//! Updates of a table that are held back for a time, until their window is closed, or until there are too many
+//! (feature rows D50, D51).
 //!
 //! What is held back lies in the store, under its key and in the form of the original's changelog
 //! ([`BufferedValue`]). What the task knows of it beside the store are the keys in order of time.
@@ -6,8 +7,8 @@
 use std::sync::Arc;
 
 use headwater_runtime::{Cx, NodeIndex, ProcessorSlot, StoreSlot, TaskError, UserError};
-use headwater_store::BufferedValue;
 use headwater_store::serde::Payload;
+use headwater_store::{BufferedValue, BufferedValueWithHeaders};
 
 use super::{StepError, settle};
 use crate::edge::{Edge, TableNode, TablesBelow};
@@ -27,8 +28,10 @@ pub(crate) struct Suppression<K, V> {
     pub(crate) store: String,
     pub(crate) key: Option<Codec<K>>,
     pub(crate) value: Option<Codec<V>>,
-    /// How much later than an update stream time is when it is sent on.
+    /// How much later than its buffer time stream time is when an update is sent on.
     pub(crate) wait_ms: i64,
+    /// The buffer time of an update's key: the end of its window. `None`: it is the update's own time.
+    pub(crate) end_of: Option<fn(&K) -> i64>,
     pub(crate) max_records: u64,
     pub(crate) max_bytes: u64,
     /// Whether updates are sent on early when there are too many; else the record fails.
@@ -40,10 +43,12 @@ pub(crate) fn suppress<K: 'static, V: 'static>(suppression: Suppression<K, V>) -
     let suppression = Arc::new(suppression);
     Arc::new(move |wiring| {
         let slot = wiring.store(&suppression.store).expect(OWN_STORE);
+        let keeps_headers = wiring.is_with_headers(&suppression.store);
         Ok(Edge::to_table(Suppress {
             index: wiring.index(),
             slot,
-            state: wiring.add_processor(Arc::new(NewState { slot })),
+            keeps_headers,
+            state: wiring.add_processor(Arc::new(NewState { slot, keeps_headers })),
             key: wiring.key_serde(suppression.key.as_ref())?,
             value: wiring.value_serde(suppression.value.as_ref())?,
             suppression: Arc::clone(&suppression),
@@ -57,6 +62,8 @@ const OWN_STORE: &str = "a suppression brings its store along";
 struct Suppress<K, V> {
     index: NodeIndex,
     slot: StoreSlot,
+    /// Whether values are buffered with their headers (`dsl.store.format`).
+    keeps_headers: bool,
     state: ProcessorSlot,
     key: Codec<K>,
     value: Codec<V>,
@@ -120,20 +127,25 @@ impl<K: 'static, V: 'static> Suppress<K, V> {
             let old = old.then_some(old_bytes.as_slice());
             cx.write_context(timestamp, value);
             let mut waiting = None;
+            let buffer_time = self.suppression.end_of.map_or(timestamp, |end_of| end_of(key));
             if let Some(before) = cx.get(self.slot, key_bytes)? {
-                let before = BufferedValue::read(before).map_err(UserError::from)?;
-                let time = before.buffer_time;
-                BufferedValue::write_values(before.prior, old, new, time, value);
-                waiting = Some(before.resident_bytes());
+                let with_headers =
+                    BufferedValueWithHeaders::read(before).map_err(UserError::from)?;
+                waiting = Some(size_of(before, self.keeps_headers)?);
+                let BufferedValue { prior, buffer_time, .. } = with_headers.value;
+                BufferedValue::write_values(prior, old, new, buffer_time, value);
+                if self.keeps_headers {
+                    with_headers.push_behind(value);
+                }
             } else {
-                BufferedValue::write_values(old, old, new, timestamp, value);
+                BufferedValue::write_values(old, old, new, buffer_time, value);
             }
-            let size = BufferedValue::read(value).map_err(UserError::from)?.resident_bytes();
+            let size = size_of(value, self.keeps_headers)?;
             cx.put_unlogged(self.slot, key_bytes, Some(value));
             cx.with_processor::<State>(self.state, |state, _| {
                 match waiting {
                     Some(before) => state.replaced(key_bytes, before, size),
-                    None => state.added(timestamp, key_bytes, size),
+                    None => state.added(buffer_time, key_bytes, size),
                 }
                 Ok(())
             })?;
@@ -200,27 +212,49 @@ impl<K: 'static, V: 'static> Suppress<K, V> {
         }
     }
 
-    /// Sends the update of the key in `buffers` on, and takes it out of the buffer.
+    /// Sends the update of the key in `buffers` on, and takes it out of the buffer. A deletion says nothing to
+    /// those who see the last result only.
     fn emit(&self, cx: &mut Cx<'_>, time: i64, buffers: &mut Buffers) -> Result<(), StepError> {
         let Buffers { key, value, .. } = buffers;
         value.clear();
         value.extend_from_slice(cx.get(self.slot, key)?.unwrap_or_default());
         let buffered = BufferedValue::read(value).map_err(UserError::from)?;
-        let read = |bytes: Option<&[u8]>| {
-            bytes.map(|bytes| self.value.deserialize(Payload::new(bytes))).transpose()
-        };
-        let (new, old) = (read(buffered.new)?, read(buffered.old)?);
-        let typed = self.key.deserialize(Payload::new(key))?;
-        let change = Change::new(new.as_ref(), old.as_ref());
-        let timestamp = buffered.context.timestamp;
-        cx.in_context(&buffered.context, |cx| self.below.forward(cx, &typed, change, timestamp))?;
-        let size = buffered.resident_bytes();
+        if buffered.new.is_some() || self.suppression.end_of.is_none() {
+            self.forward(cx, key, &buffered)?;
+        }
+        let size = size_of(value, self.keeps_headers)?;
         cx.put_unlogged(self.slot, key, None);
         Ok(cx.with_processor::<State>(self.state, |state, _| {
             state.removed(time, key, size);
             Ok(())
         })?)
     }
+
+    fn forward(
+        &self,
+        cx: &mut Cx<'_>,
+        key: &[u8],
+        buffered: &BufferedValue<'_>,
+    ) -> Result<(), StepError> {
+        let read = |bytes: Option<&[u8]>| {
+            bytes.map(|bytes| self.value.deserialize(Payload::new(bytes))).transpose()
+        };
+        let (new, old) = (read(buffered.new)?, read(buffered.old)?);
+        let key = self.key.deserialize(Payload::new(key))?;
+        let change = Change::new(new.as_ref(), old.as_ref());
+        let timestamp = buffered.context.timestamp;
+        let forward = |cx: &mut Cx<'_>| self.below.forward(cx, &key, change, timestamp);
+        Ok(cx.in_context(&buffered.context, forward)?)
+    }
+}
+
+/// How many bytes an update counts for, without its key.
+fn size_of(value: &[u8], keeps_headers: bool) -> Result<usize, UserError> {
+    Ok(if keeps_headers {
+        BufferedValueWithHeaders::read(value)?.resident_bytes()
+    } else {
+        BufferedValue::read(value)?.resident_bytes()
+    })
 }
 
 /// What is first in the buffer.

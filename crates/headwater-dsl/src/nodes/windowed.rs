@@ -4,13 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use headwater_runtime::{
-    CachedUpdate, Cx, FlushListener, NodeIndex, OperatorSlot, SegmentedEntry, StoreCursor,
-    StoreSlot, TaskError,
+    CachedUpdate, Cx, FlushListener, NodeIndex, OperatorSlot, StoreCursor, StoreSlot, TaskError,
 };
 use headwater_store::serde::{Payload, Window, Windowed};
 use headwater_store::{
-    Direction, KeyRange, SEGMENT_PREFIX, SegmentedKind, SegmentedOptions, read_session_key,
-    read_window_key,
+    Direction, QueriedKeys, SEGMENT_PREFIX, SegmentedEntry, SegmentedKind, SegmentedOptions,
+    SegmentedQuery, read_session_key, read_window_key,
 };
 
 use super::{StepError, settle};
@@ -216,7 +215,8 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
         Ok(())
     }
 
-    /// The windows of a key whose times are from `from` to `to`, in the order of `direction`.
+    /// The windows of a key that begin from `from` to `to`, the sessions that end at `from` or later and begin at
+    /// `to` or earlier, in the order of `direction`.
     pub(super) fn find(
         &self,
         cx: &mut Cx<'_>,
@@ -224,41 +224,20 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
         (from, to): (i64, i64),
         direction: Direction,
     ) -> Result<Vec<FoundWindow>, StepError> {
-        let (from, to) = (from.max(0), to.max(0));
-        let mut segments: Vec<i64> = cx.segments_from(self.slot, from).collect();
-        if self.options.kind == SegmentedKind::Window {
-            segments.retain(|segment| *segment <= self.options.segment(to));
-        }
-        if direction == Direction::Reverse {
-            segments.reverse();
-        }
+        let query = SegmentedQuery {
+            keys: QueriedKeys::One(key.bare().to_owned()),
+            from: from.max(0),
+            to: to.max(0),
+        };
+        let mut cursor = cx.find_segmented(self.slot, query, direction);
         let mut found = Vec::new();
         let mut entry = SegmentedEntry::default();
-        for segment in segments {
-            let mut cursor = cx.range(self.slot, self.range(key, segment, from, to), direction);
-            while cx.next_segmented(&mut cursor, &mut entry)? {
-                let Some((_, window)) = self.read_key(entry.key()) else { continue };
-                found.push(FoundWindow {
-                    window,
-                    timestamp: entry.timestamp,
-                    value: entry.value.clone(),
-                });
-            }
+        while cx.next_segmented(&mut cursor, &mut entry)? {
+            let Some((_, window)) = self.read_key(entry.key()) else { continue };
+            let value = std::mem::take(&mut entry.value);
+            found.push(FoundWindow { window, timestamp: entry.timestamp, value });
         }
         Ok(found)
-    }
-
-    /// What lies between two times of a key in a segment. The end of sessions is open: how far away
-    /// their starts are is for the caller to look at.
-    fn range(&self, key: &WindowKey<'_>, segment: i64, from: i64, to: i64) -> KeyRange {
-        let bound = |time: i64, rest: &[u8]| {
-            [&segment.to_be_bytes()[..], key.bare(), &time.to_be_bytes(), rest].concat()
-        };
-        let (lower, upper) = match self.options.kind {
-            SegmentedKind::Window => (bound(from, &[0; 4]), bound(to, &[u8::MAX; 4])),
-            SegmentedKind::Session => (bound(from, &[0; 8]), bound(i64::MAX, &[u8::MAX; 8])),
-        };
-        KeyRange::inclusive(Some(&lower), Some(&upper))
     }
 
     fn read_key<'k>(&self, key: &'k [u8]) -> Option<(&'k [u8], Window)> {

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_store::SegmentedKind;
 use headwater_store::serde::Serde;
 use headwater_topology::{GeneratedNames, StoreKind, StoreSpec};
 
 use super::plain_impls;
+use crate::error::DslError;
 use crate::graph::LogicalGraph;
 use crate::serdes::{Codec, codec};
 use crate::store::{StoreDeclaration, StoreSerdes, StoreSupplier, check};
@@ -149,8 +151,51 @@ impl<K: 'static, V: 'static> Materialized<K, V> {
         }
     }
 
-    /// Checks the given name.
+    /// Checks the given name, and that a supplier's store is one for a table without windows.
     pub(crate) fn checked(self, graph: &mut LogicalGraph) -> Self {
+        let is_windowed = matches!(self.kind, StoreKind::Window { .. } | StoreKind::Session { .. });
+        self.note_other_kind(graph, is_windowed, "a key-value store");
+        self.checked_name(graph)
+    }
+
+    /// As [`checked`](Self::checked), for a windowed table.
+    pub(crate) fn checked_windows(self, graph: &mut LogicalGraph, kind: SegmentedKind) -> Self {
+        let (is_other, wanted) = match kind {
+            SegmentedKind::Window => {
+                let is_one = matches!(
+                    self.kind,
+                    StoreKind::TimestampedKeyValue
+                        | StoreKind::Window { retain_duplicates: false, .. }
+                );
+                (!is_one, "a window store without duplicates")
+            }
+            SegmentedKind::Session => {
+                let is_one =
+                    matches!(self.kind, StoreKind::TimestampedKeyValue | StoreKind::Session { .. });
+                (!is_one, "a session store")
+            }
+        };
+        // Where no supplier says otherwise it is whatever the table needs.
+        let is_other = is_other || (!self.takes_format && self.is_key_value());
+        self.note_other_kind(graph, is_other, wanted);
+        self.checked_name(graph)
+    }
+
+    const fn is_key_value(&self) -> bool {
+        matches!(self.kind, StoreKind::TimestampedKeyValue)
+    }
+
+    fn note_other_kind(&self, graph: &mut LogicalGraph, is_other: bool, wanted: &'static str) {
+        if let (true, Some(store)) = (is_other, &self.name) {
+            graph.note(DslError::OtherStoreKind {
+                store: store.clone(),
+                found: self.kind.to_string(),
+                wanted,
+            });
+        }
+    }
+
+    fn checked_name(self, graph: &mut LogicalGraph) -> Self {
         let name = graph.valid_name(self.name.as_deref());
         let checked = Self { name, ..self };
         if let Some(name) = &checked.name
@@ -172,25 +217,22 @@ impl<K: 'static, V: 'static> Materialized<K, V> {
 
     /// The store of this name.
     pub(crate) fn declare(&self, store_name: &str) -> Arc<StoreDeclaration> {
-        let serdes = StoreSerdes::new(self.key.clone(), self.value.clone());
-        let spec = Arc::new(self.spec(store_name));
-        Arc::new(StoreDeclaration { spec, serdes, by_time: false, takes_format: self.takes_format })
+        Arc::new(self.declaration(store_name))
     }
 
-    /// The store of this name for windows or sessions of this kind, or for those of its supplier.
-    pub(crate) fn declare_windows(
-        &self,
-        store_name: &str,
-        kind: StoreKind,
-        caching: bool,
-        by_time: bool,
-    ) -> Arc<StoreDeclaration> {
+    pub(crate) fn declaration(&self, store_name: &str) -> StoreDeclaration {
         let serdes = StoreSerdes::new(self.key.clone(), self.value.clone());
-        let mut spec = self.spec(store_name);
-        spec.kind = kind;
-        spec.caching &= caching;
-        let spec = Arc::new(spec);
-        Arc::new(StoreDeclaration { spec, serdes, by_time, takes_format: false })
+        StoreDeclaration {
+            takes_format: self.takes_format,
+            takes_suppliers: self.in_memory.is_none(),
+            ..StoreDeclaration::new(Arc::new(self.spec(store_name)), serdes)
+        }
+    }
+
+    /// How long the changelog of windows or sessions keeps records that need to be there for so long, beside what is
+    /// added to it: a supplier's retention is the store's own.
+    pub(crate) fn topic_retention(&self, needed_ms: i64) -> i64 {
+        self.retention.map_or(needed_ms, super::ms)
     }
 
     /// How long windows or sessions are kept that need to be for so long: what is asked for, but not

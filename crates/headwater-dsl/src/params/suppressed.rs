@@ -1,9 +1,12 @@
 //! When updates of a table are held back.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
-/// Which updates of a table are held back, and how long (KIP-328, feature row D50).
+use headwater_store::serde::Windowed;
+
+/// Which updates of a table with keys `K` are held back, and how long (KIP-328, feature rows D50, D51).
 ///
 /// ```
 /// use std::time::Duration;
@@ -11,17 +14,59 @@ use std::time::Duration;
 /// use headwater_dsl::{EagerBufferConfig, Suppressed};
 ///
 /// // At most one update of each key a minute; fewer than that where 10,000 keys wait already.
-/// let suppressed = Suppressed::until_time_limit(
+/// let suppressed = Suppressed::<String>::until_time_limit(
 ///     Duration::from_secs(60),
 ///     EagerBufferConfig::max_records(10_000),
 /// )
 /// .named("calm");
 /// ```
-#[derive(Clone, Debug)]
-pub struct Suppressed {
+pub struct Suppressed<K> {
     pub(crate) name: Option<String>,
-    pub(crate) wait_ms: i64,
+    pub(crate) until: Until<K>,
     pub(crate) buffer: BufferConfig,
+}
+
+/// What updates wait for.
+pub(crate) enum Until<K> {
+    /// That stream time is so much later than the update.
+    TimeLimit { wait_ms: i64 },
+    /// That the window of their key takes no records any more.
+    WindowCloses { end_of: fn(&K) -> i64 },
+}
+
+impl<K> Clone for Until<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Until<K> {}
+
+impl<K> fmt::Debug for Until<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimeLimit { wait_ms } => {
+                f.debug_struct("TimeLimit").field("wait_ms", wait_ms).finish()
+            }
+            Self::WindowCloses { .. } => f.write_str("WindowCloses"),
+        }
+    }
+}
+
+impl<K> Clone for Suppressed<K> {
+    fn clone(&self) -> Self {
+        Self { name: self.name.clone(), until: self.until, buffer: self.buffer.clone() }
+    }
+}
+
+impl<K> fmt::Debug for Suppressed<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Suppressed")
+            .field("name", &self.name)
+            .field("until", &self.until)
+            .field("buffer", &self.buffer)
+            .finish()
+    }
 }
 
 /// How much a buffer may hold, and what happens when that is not enough.
@@ -120,17 +165,37 @@ impl From<StrictBufferConfig> for EagerBufferConfig {
     }
 }
 
-impl Suppressed {
+impl<K> Suppressed<K> {
     /// Holds an update of a key back until stream time is `limit` later than it. Meanwhile later updates of
     /// the key take its place, and its time.
     pub fn until_time_limit(limit: Duration, buffer: impl Into<EagerBufferConfig>) -> Self {
-        let wait_ms = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
+        let wait_ms = super::ms(limit);
         let EagerBufferConfig(buffer) = buffer.into();
-        Self { name: None, wait_ms, buffer }
+        Self { name: None, until: Until::TimeLimit { wait_ms }, buffer }
     }
 
     /// Names node, store and changelog.
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
+    }
+}
+
+impl<K> Suppressed<Windowed<K>> {
+    /// Holds the results of a windowed aggregation back until their window is closed: stream time is past
+    /// its end by the grace period. What follows sees one result of each window, the last, and no deletions.
+    ///
+    /// Only tables of windows can wait for that; another one does not compile:
+    ///
+    /// ```compile_fail
+    /// use headwater_dsl::{Consumed, Materialized, StreamsBuilder, StrictBufferConfig, Suppressed};
+    /// use headwater_store::serde::Utf8;
+    ///
+    /// let builder = StreamsBuilder::new();
+    /// let users = builder.table("users", Consumed::with(Utf8, Utf8), Materialized::new());
+    /// users.suppress(Suppressed::until_window_closes(StrictBufferConfig::unbounded()));
+    /// ```
+    pub fn until_window_closes(buffer: StrictBufferConfig) -> Self {
+        let until = Until::WindowCloses { end_of: |key: &Windowed<K>| key.window.end };
+        Self { name: None, until, buffer: buffer.0 }
     }
 }

@@ -13,8 +13,9 @@ use headwater_topology::TaskId;
 
 use super::error::ContextError;
 use super::stores::{
-    KeyValueStore, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders,
-    VersionedKeyValueStore,
+    KeyValueStore, Place, SessionStore, TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders, TimestampedWindowStore, VersionedKeyValueStore,
+    WindowStore,
 };
 use crate::edge::NamedBelow;
 use crate::record::Record;
@@ -237,6 +238,44 @@ impl ProcessingContext<'_, '_> {
         self.surroundings.find(name, StoreKindOf::VersionedKeyValue, VersionedKeyValueStore::new)
     }
 
+    /// The window store of this name, for use from now on.
+    ///
+    /// # Errors
+    /// As for [`key_value_store`](Self::key_value_store).
+    pub fn window_store<K: 'static, V: 'static>(
+        &self,
+        name: &str,
+    ) -> Result<WindowStore<K, V>, ContextError> {
+        let (place, size_ms) = self.surroundings.find_place(name, StoreKindOf::Window)?;
+        Ok(WindowStore::new(place, self, size_ms))
+    }
+
+    /// The window store with timestamps of this name, for use from now on. The stores of windowed tables are of this
+    /// kind.
+    ///
+    /// # Errors
+    /// As for [`key_value_store`](Self::key_value_store).
+    pub fn timestamped_window_store<K: 'static, V: 'static>(
+        &self,
+        name: &str,
+    ) -> Result<TimestampedWindowStore<K, V>, ContextError> {
+        let (place, size_ms) =
+            self.surroundings.find_place(name, StoreKindOf::TimestampedWindow)?;
+        Ok(TimestampedWindowStore::new(place, self, size_ms))
+    }
+
+    /// The session store of this name, for use from now on. The stores of session-windowed tables are of this kind.
+    ///
+    /// # Errors
+    /// As for [`key_value_store`](Self::key_value_store).
+    pub fn session_store<K: 'static, V: 'static>(
+        &self,
+        name: &str,
+    ) -> Result<SessionStore<K, V>, ContextError> {
+        let (place, _) = self.surroundings.find_place(name, StoreKindOf::Session)?;
+        Ok(SessionStore::new(place, self))
+    }
+
     /// Remembers an error that ends the task's work.
     pub(super) fn note<T>(&mut self, result: Result<T, TaskError>) -> Result<T, TaskError> {
         if let Err(error) = &result {
@@ -251,8 +290,17 @@ impl Surroundings {
         &self,
         name: &str,
         kind: StoreKindOf,
-        make: impl FnOnce(super::stores::Place<K, V>) -> S,
+        make: impl FnOnce(Place<K, V>) -> S,
     ) -> Result<S, ContextError> {
+        self.find_place(name, kind).map(|(place, _)| make(place))
+    }
+
+    /// The place of a store, and how long its windows are.
+    fn find_place<K: 'static, V: 'static>(
+        &self,
+        name: &str,
+        kind: StoreKindOf,
+    ) -> Result<(Place<K, V>, i64), ContextError> {
         let Some(store) = self.stores.iter().find(|store| store.name == name) else {
             return Err(ContextError::NotConnected {
                 store: name.to_owned(),
@@ -278,7 +326,8 @@ impl Surroundings {
                 value: std::any::type_name::<V>(),
             })?;
         let (slot, is_read_only) = (store.slot, store.is_read_only);
-        Ok(make(super::stores::Place { name: name.into(), slot, key, value, is_read_only }))
+        let place = Place { name: name.into(), slot, key, value, is_read_only };
+        Ok((place, store.window_size_ms))
     }
 }
 

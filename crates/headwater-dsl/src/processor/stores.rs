@@ -11,13 +11,21 @@ use super::error::ContextError;
 use crate::serdes::Codec;
 
 mod key_value;
+mod segmented;
+mod session;
 mod timestamped;
 mod versioned;
+mod window;
 mod with_headers;
 
 pub use key_value::{KeyValueEntries, KeyValueStore};
+pub use session::SessionStore;
 pub use timestamped::{TimestampedKeyValueEntries, TimestampedKeyValueStore};
 pub use versioned::VersionedKeyValueStore;
+pub use window::{
+    TimestampedWindowEntries, TimestampedWindowStore, TimestampedWindowedEntries, WindowEntries,
+    WindowStore, WindowedEntries,
+};
 pub use with_headers::{TimestampedKeyValueStoreWithHeaders, ValueTimestampHeaders};
 
 /// A store's place in the task, and its serdes.

@@ -62,6 +62,42 @@ impl StoreSupplier {
         Self { name: name.into(), kind: versioned(history_retention), persistent: true }
     }
 
+    /// A store on disk for windows: a window is kept until one begins that is `retention` later. It must be at least
+    /// as long as a window is, which shows when the topology is built; a windowed table in it has timestamps, and
+    /// one that takes records for longer than the retention does not find older windows any more.
+    ///
+    /// With `retain_duplicates` a key and a window can have several values, as a join of streams needs.
+    pub fn persistent_window_store(
+        name: impl Into<String>,
+        retention: Duration,
+        window_size: Duration,
+        retain_duplicates: bool,
+    ) -> Self {
+        let kind = window(retention, window_size, retain_duplicates, false);
+        Self { name: name.into(), kind, persistent: true }
+    }
+
+    /// As [`persistent_window_store`](Self::persistent_window_store), in memory.
+    pub fn in_memory_window_store(
+        name: impl Into<String>,
+        retention: Duration,
+        window_size: Duration,
+        retain_duplicates: bool,
+    ) -> Self {
+        let kind = window(retention, window_size, retain_duplicates, false);
+        Self { name: name.into(), kind, persistent: false }
+    }
+
+    /// A store on disk for sessions: a session is kept until one ends that is `retention` later.
+    pub fn persistent_session_store(name: impl Into<String>, retention: Duration) -> Self {
+        Self { name: name.into(), kind: session(retention), persistent: true }
+    }
+
+    /// As [`persistent_session_store`](Self::persistent_session_store), in memory.
+    pub fn in_memory_session_store(name: impl Into<String>, retention: Duration) -> Self {
+        Self { name: name.into(), kind: session(retention), persistent: false }
+    }
+
     /// Sets how much time one segment of a versioned store's older versions covers. Default: the
     /// longer the history, the longer, as in Kafka Streams.
     ///
@@ -80,6 +116,26 @@ pub(super) fn versioned(history_retention: Duration) -> StoreKind {
     }
 }
 
+/// The kind of a store of windows.
+pub(super) fn window(
+    retention: Duration,
+    window_size: Duration,
+    retain_duplicates: bool,
+    timestamped: bool,
+) -> StoreKind {
+    StoreKind::Window {
+        retention_ms: milliseconds(retention),
+        window_size_ms: milliseconds(window_size),
+        retain_duplicates,
+        timestamped,
+    }
+}
+
+/// The kind of a store of sessions.
+pub(super) fn session(retention: Duration) -> StoreKind {
+    StoreKind::Session { retention_ms: milliseconds(retention) }
+}
+
 pub(super) fn set_segment_interval(kind: &mut StoreKind, interval: Duration) {
     if let StoreKind::Versioned { segment_interval_ms, .. } = kind {
         *segment_interval_ms = Some(milliseconds(interval));
@@ -88,8 +144,14 @@ pub(super) fn set_segment_interval(kind: &mut StoreKind, interval: Duration) {
 
 /// What is wrong with a store.
 pub(crate) fn check(spec: &StoreSpec) -> Result<(), DslError> {
-    let StoreKind::Versioned { segment_interval_ms, .. } = spec.kind else { return Ok(()) };
     let store = spec.name.clone();
+    let segment_interval_ms = match spec.kind {
+        StoreKind::Versioned { segment_interval_ms, .. } => segment_interval_ms,
+        StoreKind::Window { retention_ms, window_size_ms, .. } if retention_ms < window_size_ms => {
+            return Err(DslError::RetentionBelowWindow { store, retention_ms, window_size_ms });
+        }
+        _ => return Ok(()),
+    };
     if segment_interval_ms == Some(0) {
         return Err(DslError::NoSegmentInterval { store });
     }

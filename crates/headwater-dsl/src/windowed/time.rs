@@ -54,9 +54,13 @@ impl<K: 'static, V: 'static, N: Nullity> TimeWindowedKStream<K, V, N> {
 
     /// Counts the records of each key and window, null values included; sliding windows drop those.
     pub fn count(&self, materialized: Materialized<K, i64>) -> KTable<Windowed<K>, i64, N> {
+        let materialized = match self.shape {
+            Shape::Sliding(_) => self.group.of_sliding_count(materialized),
+            Shape::Time(_) | Shape::Session(_) => self.group.of_count(materialized),
+        };
         self.add::<i64, Nullable, _, _>(
             AGGREGATE,
-            self.group.of_count(materialized),
+            materialized,
             || Ok(Some(0)),
             computed::<K, V, i64, Nullable, _>(|_, _, count| {
                 Ok(Some(count.unwrap_or(0).wrapping_add(1)))

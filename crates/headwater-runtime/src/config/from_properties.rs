@@ -8,8 +8,8 @@ use headwater_records::Compression;
 
 use super::properties::{self, Property};
 use super::{
-    BadRecord, BuiltInAssignor, ConfigError, ProcessingGuarantee, Scope, StreamsConfig, TagKeys,
-    TopologyOptimization,
+    BadRecord, BuiltInAssignor, ConfigError, DslStoreFormat, DslStoreSuppliers,
+    ProcessingGuarantee, Scope, StreamsConfig, TagKeys, TopologyOptimization,
 };
 use crate::process::{DefaultTimestampExtractor, NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
@@ -81,8 +81,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "default.list.value.serde.type",
     "default.production.exception.handler",
     "default.value.serde",
-    "dsl.store.format",
-    "dsl.store.suppliers.class",
     "enable.auto.commit",
     "enable.idempotence",
     "enable.metrics.push",
@@ -427,6 +425,34 @@ impl Setting for BuiltInAssignor {
             Self::Sticky => "sticky",
             Self::LegacySticky => "legacy_sticky",
             Self::FallbackPrior => "fallback_prior",
+        };
+        name.to_owned()
+    }
+}
+
+named_setting! {
+    DslStoreFormat, "DEFAULT or HEADERS",
+    "DEFAULT" => DslStoreFormat::Default,
+    "HEADERS" => DslStoreFormat::Headers,
+}
+
+impl Setting for DslStoreSuppliers {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let class = text.trim().rsplit(['.', '$']).next().unwrap_or_default();
+        match class {
+            "persistent" | "RocksDBDslStoreSuppliers" => Ok(Self::Persistent),
+            "in_memory" | "InMemoryDslStoreSuppliers" => Ok(Self::InMemory),
+            _ => Err(
+                "persistent, in_memory or Kafka Streams' class for one of these; a backend of your own is \
+                 given to the builder of an instance",
+            ),
+        }
+    }
+
+    fn show(&self) -> String {
+        let name = match self {
+            Self::Persistent => "persistent",
+            Self::InMemory => "in_memory",
         };
         name.to_owned()
     }

@@ -75,6 +75,33 @@ impl TopologyOptimization {
     };
 }
 
+/// How the stores of tables keep their values, where no supplier says so (`dsl.store.format`, KIP-1285).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DslStoreFormat {
+    /// With timestamps, sessions without.
+    #[default]
+    Default,
+    /// With timestamps and room for headers, on disk; stores in memory stay as they are. What
+    /// operators compute has no headers of its own, so none are kept; the changelog records of
+    /// deletions have those of the record that deleted.
+    Headers,
+}
+
+/// Where the stores of tables are, if neither [`Materialized`] nor a supplier says so (`dsl.store.suppliers.class`,
+/// KIP-954).
+///
+/// [`Materialized`]: https://kafka.apache.org/documentation/streams
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DslStoreSuppliers {
+    /// On disk.
+    #[default]
+    Persistent,
+    /// In memory, to be restored from their changelogs.
+    InMemory,
+}
+
 impl BuiltInAssignor {
     pub(crate) fn assignor(self) -> Box<dyn TaskAssignor + Send + Sync> {
         match self {

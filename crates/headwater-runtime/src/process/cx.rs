@@ -26,7 +26,7 @@ mod segmented;
 mod stores;
 
 pub use fetch::WindowFetch;
-pub use segmented::SegmentedEntry;
+pub use segmented::SegmentedCursor;
 pub use stores::{StoredEntry, StoredVersion};
 
 pub(crate) use segmented::Segments;

@@ -198,6 +198,10 @@ pub struct StoreProgram {
     /// Whether entries of windows or sessions are also found by their time: an operator waits for them to
     /// close.
     pub by_time: bool,
+    /// Whether values of windows or sessions have room for headers (KIP-1271).
+    pub with_headers: bool,
+    /// How long windows or sessions are kept, where that is not what the settings of the changelog follow.
+    pub own_retention_ms: Option<i64>,
     /// What keys and values are, where that is known: kept beside the store, and what a query is
     /// held against.
     pub formats: Option<StoreFormats>,
@@ -217,21 +221,24 @@ impl StoreProgram {
             }
             StoreKind::Window { retention_ms, timestamped, retain_duplicates, .. } => {
                 Layout::Segmented(SegmentedOptions {
-                    kind: SegmentedKind::Window,
-                    retention_ms,
                     timestamped,
-                    by_time: self.by_time,
                     duplicates: retain_duplicates,
+                    ..self.segmented(SegmentedKind::Window, retention_ms)
                 })
             }
-            StoreKind::Session { retention_ms } => Layout::Segmented(SegmentedOptions {
-                kind: SegmentedKind::Session,
-                retention_ms,
-                timestamped: false,
-                by_time: self.by_time,
-                duplicates: false,
-            }),
+            StoreKind::Session { retention_ms } => {
+                Layout::Segmented(self.segmented(SegmentedKind::Session, retention_ms))
+            }
             _ => Layout::KeyValue,
+        }
+    }
+
+    fn segmented(&self, kind: SegmentedKind, retention_ms: i64) -> SegmentedOptions {
+        SegmentedOptions {
+            by_time: self.by_time,
+            with_headers: self.with_headers,
+            in_memory: !self.spec.persistent,
+            ..SegmentedOptions::new(kind, self.own_retention_ms.unwrap_or(retention_ms))
         }
     }
 

@@ -149,23 +149,25 @@ impl TaskStore {
                 self.overlay.put_timestamped(key, value, timestamp, context);
             }
             (Layout::TimestampedKeyValueWithHeaders, Some(value)) => {
-                self.put_with_headers(key, value, timestamp, context);
+                self.put_with_headers(key, (value, Some(timestamp)), context);
             }
             (_, value) => self.overlay.put(key, value, context),
         }
     }
 
     /// Without headers, that is: what an operator computes has none of its own.
-    fn put_with_headers(
+    pub(crate) fn put_with_headers(
         &mut self,
         key: &[u8],
-        value: &[u8],
-        timestamp: i64,
+        (value, timestamp): (&[u8], Option<i64>),
         context: impl FnOnce() -> RecordContext,
     ) {
         self.stored.clear();
         self.stored.push(NO_HEADERS);
-        push_timestamped(timestamp, value, &mut self.stored);
+        match timestamp {
+            Some(timestamp) => push_timestamped(timestamp, value, &mut self.stored),
+            None => self.stored.extend_from_slice(value),
+        }
         self.overlay.put(key, Some(&self.stored), context);
     }
 

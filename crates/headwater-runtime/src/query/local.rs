@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater_store::{
-    CommittedStore, Direction, KeyRange, KeyValueBytes, KeyValueRead as _, Layout, SpaceId,
-    StorageReader,
+    CommittedSegments, CommittedStore, Direction, KeyRange, KeyValueBytes, KeyValueRead as _,
+    Layout, SpaceId, StorageReader, StoreError,
 };
-use headwater_topology::{TaskId, TaskPlan};
+use headwater_topology::{StoreKind, TaskId, TaskPlan};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::QueryError;
 use crate::instance::InstanceState;
-use crate::process::{Program, StoreFormats};
+use crate::process::{Program, StoreFormats, StoreProgram};
 use crate::task::TaskState;
 use crate::worker::{StoreQuestion, ToWorker};
 
@@ -57,7 +57,20 @@ pub(crate) struct KnownStore {
     subtopology: u32,
     partitions: u32,
     pub(crate) layout: Layout,
+    /// How long its windows are, if it has windows.
+    pub(crate) window_size_ms: i64,
     formats: Option<StoreFormats>,
+}
+
+impl KnownStore {
+    fn new(store: &StoreProgram, subtopology: u32, partitions: u32) -> Self {
+        let window_size_ms = match store.spec.kind {
+            StoreKind::Window { window_size_ms, .. } => window_size_ms,
+            _ => 0,
+        };
+        let (layout, formats) = (store.layout(), store.formats.clone());
+        Self { subtopology, partitions, layout, window_size_ms, formats }
+    }
 }
 
 /// The stores of the topology, by name.
@@ -74,9 +87,7 @@ impl KnownStores {
         let mut known = BTreeMap::new();
         if let Some((task, program)) = global {
             for store in &program.stores {
-                let (layout, formats) = (store.layout(), store.formats.clone());
-                let (subtopology, partitions) = (task.subtopology.0, 1);
-                let facts = KnownStore { subtopology, partitions, layout, formats };
+                let facts = KnownStore::new(store, task.subtopology.0, 1);
                 known.insert(store.spec.name.clone(), facts);
             }
         }
@@ -84,9 +95,7 @@ impl KnownStores {
             let own = tasks.tasks.keys().filter(|task| task.subtopology.0 == subtopology);
             let partitions = own.map(|task| task.partition + 1).max().unwrap_or(0);
             for store in &program.stores {
-                let layout = store.layout();
-                let formats = store.formats.clone();
-                let facts = KnownStore { subtopology, partitions, layout, formats };
+                let facts = KnownStore::new(store, subtopology, partitions);
                 known.insert(store.spec.name.clone(), facts);
             }
         }
@@ -190,7 +199,7 @@ impl WantedPartitions {
 #[expect(unnameable_types, reason = "part of a sealed trait")]
 pub struct StoreView {
     pub(crate) store: Arc<str>,
-    pub(crate) layout: Layout,
+    pub(crate) known: KnownStore,
     pub(crate) wanted: WantedPartitions,
     pub(crate) tasks: Vec<TaskId>,
     pub(crate) local: watch::Receiver<LocalTasks>,
@@ -199,15 +208,33 @@ pub struct StoreView {
 impl StoreView {
     /// The store in each of the tasks, by partition.
     pub(crate) fn open(&self) -> Result<Vec<CommittedStore>, QueryError> {
+        self.open_as(|LocalStore { name, space, reader }| {
+            Ok(CommittedStore::new(&**name, *space, Arc::clone(reader)))
+        })
+    }
+
+    /// The store of windows or sessions in each of the tasks, by partition.
+    pub(crate) fn open_segments(&self) -> Result<Vec<CommittedSegments>, QueryError> {
+        let Layout::Segmented(options) = self.known.layout else { return Ok(Vec::new()) };
+        self.open_as(|LocalStore { name, space, reader }| {
+            CommittedSegments::new(name, *space, Arc::clone(reader), options)
+        })
+    }
+
+    fn open_as<S>(
+        &self,
+        make: impl Fn(&LocalStore) -> Result<S, StoreError>,
+    ) -> Result<Vec<S>, QueryError> {
         let local = self.local.borrow();
         let open = |task: &TaskId| {
             let found = local.get(task).filter(|local| self.wanted.will_do(local));
             let found =
                 found.and_then(|local| local.stores.iter().find(|store| store.name == self.store));
-            let Some(LocalStore { name, space, reader }) = found else {
+            let Some(found) = found else {
                 return Err(QueryError::Migrated { store: self.store.to_string(), task: *task });
             };
-            Ok(CommittedStore::new(&**name, *space, Arc::clone(reader)))
+            let failed = |source| QueryError::Store { store: self.store.to_string(), source };
+            make(found).map_err(failed)
         };
         self.tasks.iter().map(open).collect()
     }
@@ -266,8 +293,13 @@ impl StoreView {
 mod tests {
     use super::*;
 
-    const KNOWN: KnownStore =
-        KnownStore { subtopology: 1, partitions: 3, layout: Layout::KeyValue, formats: None };
+    const KNOWN: KnownStore = KnownStore {
+        subtopology: 1,
+        partitions: 3,
+        layout: Layout::KeyValue,
+        window_size_ms: 0,
+        formats: None,
+    };
 
     /// The tasks of sub-topology 1 by partition, each in a state, and one of another sub-topology.
     #[track_caller]

@@ -3,10 +3,13 @@
 use std::marker::PhantomData;
 
 use headwater_store::serde::{Deserializer, Format, Serializer};
-use headwater_store::{Layout, Timestamped};
+use headwater_store::{Layout, SegmentedKind, Timestamped};
 
 use super::local::{StoreView, WantedPartitions, WantedType};
 use super::read_only::{ReadOnlyKeyValueStore, ReadOnlyTimestampedKeyValueStore, WantedPart};
+use super::segmented::{
+    ReadOnlySessionStore, ReadOnlyTimestampedWindowStore, ReadOnlyWindowStore, Segmented,
+};
 use super::versioned::ReadOnlyVersionedKeyValueStore;
 use crate::process::StoreFormats;
 
@@ -98,6 +101,60 @@ impl QueryableStoreTypes {
     {
         VersionedKeyValueStoreType { key, value, types: PhantomData }
     }
+
+    /// Values by key and window; of a store with timestamps without them, as in Kafka Streams.
+    pub fn window<K, V, KS, VS>(key: KS, value: VS) -> WindowStoreType<K, V, KS, VS>
+    where
+        KS: Serializer<K> + Deserializer<K> + Format,
+        VS: Deserializer<V> + Format,
+    {
+        WindowStoreType { key, value, types: PhantomData }
+    }
+
+    /// Values with timestamps, by key and window: what a windowed table is kept in.
+    pub fn timestamped_window<K, V, KS, VS>(
+        key: KS,
+        value: VS,
+    ) -> TimestampedWindowStoreType<K, V, KS, VS>
+    where
+        KS: Serializer<K> + Deserializer<K> + Format,
+        VS: Deserializer<V> + Format,
+    {
+        TimestampedWindowStoreType { key, value, types: PhantomData }
+    }
+
+    /// Values by key and session.
+    pub fn session<K, V, KS, VS>(key: KS, value: VS) -> SessionStoreType<K, V, KS, VS>
+    where
+        KS: Serializer<K> + Deserializer<K> + Format,
+        VS: Deserializer<V> + Format,
+    {
+        SessionStoreType { key, value, types: PhantomData }
+    }
+}
+
+/// See [`QueryableStoreTypes::window`].
+#[derive(Clone, Debug)]
+pub struct WindowStoreType<K, V, KS, VS> {
+    key: KS,
+    value: VS,
+    types: Types<K, V>,
+}
+
+/// See [`QueryableStoreTypes::timestamped_window`].
+#[derive(Clone, Debug)]
+pub struct TimestampedWindowStoreType<K, V, KS, VS> {
+    key: KS,
+    value: VS,
+    types: Types<K, V>,
+}
+
+/// See [`QueryableStoreTypes::session`].
+#[derive(Clone, Debug)]
+pub struct SessionStoreType<K, V, KS, VS> {
+    key: KS,
+    value: VS,
+    types: Types<K, V>,
 }
 
 /// See [`QueryableStoreTypes::versioned_key_value`].
@@ -138,7 +195,7 @@ where
     type Store = ReadOnlyKeyValueStore<K, V, KS, VS>;
 
     fn wanted(&self) -> WantedType {
-        let accepts = |layout| !matches!(layout, Layout::Versioned(_));
+        let accepts = |layout| !matches!(layout, Layout::Versioned(_) | Layout::Segmented(_));
         let name = Layout::KeyValue.name();
         WantedType { name, accepts, formats: formats(&self.key, &self.value) }
     }
@@ -191,6 +248,66 @@ where
     }
 }
 
+impl<K, V, KS, VS> QueryableStoreType for WindowStoreType<K, V, KS, VS>
+where
+    KS: Serializer<K> + Deserializer<K> + Format,
+    VS: Deserializer<V> + Format,
+{
+    type Store = ReadOnlyWindowStore<K, V, KS, VS>;
+
+    fn wanted(&self) -> WantedType {
+        let accepts = |layout| is_segmented(layout, SegmentedKind::Window);
+        WantedType { name: "window", accepts, formats: formats(&self.key, &self.value) }
+    }
+
+    fn create(self, view: StoreView) -> Self::Store {
+        ReadOnlyWindowStore::new(Segmented::new(view, self.key, self.value, WantedPart::Value))
+    }
+}
+
+impl<K, V, KS, VS> QueryableStoreType for TimestampedWindowStoreType<K, V, KS, VS>
+where
+    KS: Serializer<K> + Deserializer<K> + Format,
+    VS: Deserializer<V> + Format,
+{
+    type Store = ReadOnlyTimestampedWindowStore<K, V, KS, VS>;
+
+    fn wanted(&self) -> WantedType {
+        let accepts = |layout| {
+            is_segmented(layout, SegmentedKind::Window)
+                && matches!(layout, Layout::Segmented(options) if options.timestamped)
+        };
+        let name = "timestamped-window";
+        WantedType { name, accepts, formats: formats(&self.key, &self.value) }
+    }
+
+    fn create(self, view: StoreView) -> Self::Store {
+        let wanted = WantedPart::TimestampAndValue;
+        ReadOnlyWindowStore::new(Segmented::new(view, self.key, Timestamped(self.value), wanted))
+    }
+}
+
+impl<K, V, KS, VS> QueryableStoreType for SessionStoreType<K, V, KS, VS>
+where
+    KS: Serializer<K> + Deserializer<K> + Format,
+    VS: Deserializer<V> + Format,
+{
+    type Store = ReadOnlySessionStore<K, V, KS, VS>;
+
+    fn wanted(&self) -> WantedType {
+        let accepts = |layout| is_segmented(layout, SegmentedKind::Session);
+        WantedType { name: "session", accepts, formats: formats(&self.key, &self.value) }
+    }
+
+    fn create(self, view: StoreView) -> Self::Store {
+        ReadOnlySessionStore::new(Segmented::new(view, self.key, self.value, WantedPart::Value))
+    }
+}
+
+fn is_segmented(layout: Layout, kind: SegmentedKind) -> bool {
+    matches!(layout, Layout::Segmented(options) if options.kind == kind)
+}
+
 mod sealed {
     #[expect(unnameable_types, reason = "nobody else is to implement the trait above it")]
     pub trait Sealed {}
@@ -198,4 +315,7 @@ mod sealed {
     impl<K, V, KS, VS> Sealed for super::KeyValueStoreType<K, V, KS, VS> {}
     impl<K, V, KS, VS> Sealed for super::TimestampedKeyValueStoreType<K, V, KS, VS> {}
     impl<K, V, KS, VS> Sealed for super::VersionedKeyValueStoreType<K, V, KS, VS> {}
+    impl<K, V, KS, VS> Sealed for super::WindowStoreType<K, V, KS, VS> {}
+    impl<K, V, KS, VS> Sealed for super::TimestampedWindowStoreType<K, V, KS, VS> {}
+    impl<K, V, KS, VS> Sealed for super::SessionStoreType<K, V, KS, VS> {}
 }

@@ -183,7 +183,7 @@ where
 
     /// A stored value; `None` when its bytes are a form of null.
     pub(super) fn value(&self, stored: &[u8]) -> Result<Option<V>, QueryError> {
-        let part = self.view.layout.split(stored);
+        let part = self.view.known.layout.split(stored);
         let bytes = match self.wanted {
             WantedPart::Value => part.value,
             WantedPart::TimestampAndValue => {

@@ -121,7 +121,7 @@ where
         &self,
         mut ask: impl FnMut(&mut VersionedLayout, &mut CommittedStore) -> Result<Option<T>, QueryError>,
     ) -> Result<Option<T>, QueryError> {
-        let Layout::Versioned(options) = self.view.layout else { return Ok(None) };
+        let Layout::Versioned(options) = self.view.known.layout else { return Ok(None) };
         for mut store in self.view.open()? {
             if let Some(found) = ask(&mut VersionedLayout::new(options), &mut store)? {
                 return Ok(Some(found));

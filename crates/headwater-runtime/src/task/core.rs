@@ -36,6 +36,8 @@ pub(crate) struct TaskCore {
     pub(crate) commit_requested: bool,
     /// Whether anything happened since the last commit.
     pub(crate) commit_needed: bool,
+    /// Whether the record being processed could not be read, and is skipped.
+    pub(crate) unreadable: bool,
     pub(crate) watch: Arc<TaskWatch>,
     /// Operators' stream times changed since the last commit, to be stored with the data.
     pub(crate) meta: Vec<MetaUpdate>,

@@ -126,6 +126,7 @@ impl NewTask {
             headers: Headers::new(),
             commit_requested: false,
             commit_needed: false,
+            unreadable: false,
             watch: self.watch,
             meta: Vec::new(),
             global: self.global_stores.change_seen(),

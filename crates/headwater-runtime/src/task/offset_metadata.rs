@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use headwater_topology::grown_hash_map;
 
 const VERSION: u8 = 2;
 
@@ -40,7 +41,10 @@ impl OffsetMetadata {
         bytes.extend_from_slice(&self.partition_time.to_be_bytes());
         if !self.processor_metadata.is_empty() {
             put_len(&mut bytes, self.processor_metadata.len());
-            for (key, value) in &self.processor_metadata {
+            // In the order in which Kafka Streams' map hands them out.
+            let mut entries: Vec<_> = self.processor_metadata.iter().collect();
+            grown_hash_map(&mut entries, |(key, _)| key);
+            for (key, value) in entries {
                 put_len(&mut bytes, key.len());
                 bytes.extend_from_slice(key.as_bytes());
                 bytes.extend_from_slice(&value.to_be_bytes());

@@ -18,7 +18,12 @@ impl Task {
         let mut entries = Vec::new();
         while entries.len() < limit {
             match store.overlay.next(&mut cursor) {
-                Ok(Some((key, value))) => entries.push((key.to_vec(), value.to_vec())),
+                Ok(Some((key, value))) => {
+                    let (key, value) = (key.to_vec(), value.to_vec());
+                    if store.is_visible(&key) {
+                        entries.push((key, value));
+                    }
+                }
                 Ok(None) => break,
                 Err(error) => return Some(Err(error)),
             }

@@ -334,8 +334,10 @@ impl Reader<'_> {
     fn process(&mut self, record: &RecordRef<'_>, raw: &RawRecord<'_>) -> Result<(), TaskError> {
         let timestamp = raw.timestamp;
         self.core.watch.begin_record(record.offset);
+        let before = (self.core.stream_time, self.input.partition_time);
         self.core.stream_time = self.core.stream_time.max(timestamp);
         self.input.partition_time = self.input.partition_time.max(timestamp);
+        self.core.unreadable = false;
         load_headers(self.core, record);
         let source = &*self.input.source;
         let mut cx = Cx {
@@ -344,6 +346,10 @@ impl Reader<'_> {
             origin: origin(&self.input.topic_partition, raw),
         };
         source.process(&mut cx, raw)?;
+        if self.core.unreadable {
+            // No time has passed with it (feature row R11).
+            (self.core.stream_time, self.input.partition_time) = before;
+        }
         self.input.position = record.offset + 1;
         Ok(())
     }

@@ -7,8 +7,12 @@ use std::time::Duration;
 use headwater_broker::{OffsetCommit, TopicName, TopicPartition};
 use headwater_records::partition_for_key;
 use headwater_runtime::hosting::{QueryableStores, dropped_records};
-use headwater_runtime::{DroppedRecords, Now, Program, TaskError, TaskWatch, ToWorker, Worker};
+use headwater_runtime::{
+    DroppedRecords, Now, Program, StoreQuestion, TaskError, TaskWatch, ToWorker, Worker,
+};
+use headwater_store::{Direction, KeyRange, KeyValueBytes};
 use headwater_topology::TaskId;
+use tokio::sync::oneshot;
 
 use super::global::Global;
 use super::opening::StatePlaces;
@@ -177,6 +181,28 @@ impl Core {
         let partition = if self.one_partition { 0 } else { record.partition };
         let to = TopicPartition::new(record.topic.clone(), partition);
         self.logs.append(to, record)
+    }
+
+    /// What the tasks have in a store, committed or not.
+    pub(super) fn uncommitted_entries(
+        &mut self,
+        store: &str,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<Vec<KeyValueBytes>, TestDriverError> {
+        let mut entries = Vec::new();
+        for task in self.task_ids() {
+            let (answer, mut answered) = oneshot::channel();
+            let (store, range) = (Arc::from(store), range.clone());
+            let limit = usize::MAX;
+            let question = StoreQuestion { task, store, range, direction, limit, answer };
+            self.tell(ToWorker::Ask(question));
+            // A task that does not have the store does not answer.
+            if let Ok(found) = answered.try_recv() {
+                entries.extend(found.map_err(|source| TestDriverError::Store { task, source })?);
+            }
+        }
+        Ok(entries)
     }
 
     pub(super) fn tell(&mut self, message: ToWorker) {

@@ -33,8 +33,11 @@ pub(super) fn declare_stores<K: 'static, V: 'static, V2: 'static>(
     ];
     let [left, right] = specs.map(Arc::new);
     let [left_serdes, right_serdes] = serdes;
-    [(left, left_serdes), (right, right_serdes)].map(|(spec, serdes)| {
-        Arc::new(StoreDeclaration { spec, serdes, takes_format: false, by_time: false })
+    let suppliers = [&joined.this_store, &joined.other_store];
+    let [left_from, right_from] = suppliers.map(Option::is_none);
+    let sides = [(left, left_serdes, left_from), (right, right_serdes, right_from)];
+    sides.map(|(spec, serdes, takes_suppliers)| {
+        Arc::new(StoreDeclaration { takes_suppliers, ..StoreDeclaration::new(spec, serdes) })
     })
 }
 

@@ -14,6 +14,7 @@ const TIME_BYTES: usize = 8;
 #[derive(Debug)]
 pub(super) struct State {
     slot: StoreSlot,
+    keeps_headers: bool,
     by_time: BTreeMap<i64, BTreeSet<Box<[u8]>>>,
     records: u64,
     bytes: u64,
@@ -91,27 +92,32 @@ impl TaskProcessor for State {
         let mut cursor = cx.range(self.slot, KeyRange::all(), Direction::Forward);
         while let Some((key, value)) = cx.next_entry(&mut cursor)? {
             // Damage is reported when the key is next looked at.
-            let Ok(value) = BufferedValue::read(value) else { continue };
-            self.note(value.buffer_time, key, value.resident_bytes());
+            let Ok(BufferedValue { buffer_time, .. }) = BufferedValue::read(value) else {
+                continue;
+            };
+            let Ok(size) = super::size_of(value, self.keeps_headers) else { continue };
+            self.note(buffer_time, key, size);
         }
         Ok(())
     }
 
     fn flush(&mut self, cx: &mut Cx<'_>) -> Result<(), TaskError> {
         let dirty = std::mem::take(&mut self.dirty);
-        dirty.iter().try_for_each(|key| cx.log_buffered(self.slot, key))
+        dirty.iter().try_for_each(|key| cx.log_buffered(self.slot, key, self.keeps_headers))
     }
 }
 
 #[derive(Debug)]
 pub(super) struct NewState {
     pub(super) slot: StoreSlot,
+    pub(super) keeps_headers: bool,
 }
 
 impl ProcessorSupplier for NewState {
     fn get(&self) -> Box<dyn TaskProcessor> {
         Box::new(State {
             slot: self.slot,
+            keeps_headers: self.keeps_headers,
             by_time: BTreeMap::new(),
             records: 0,
             bytes: 0,

@@ -38,10 +38,14 @@ impl Cx<'_> {
         let before = store.overlay.cache_bytes();
         let found =
             store.overlay.get(key).map(|found| found.map(|bytes| value.extend_from_slice(bytes)));
-        self.thread.cache_bytes += store.overlay.cache_bytes();
+        let after = store.overlay.cache_bytes();
+        self.thread.cache_bytes += after;
         self.thread.cache_bytes -= before;
         let found = found.map_err(|error| self.store_error(slot, error))?;
-        self.evict(slot)?;
+        // As in Kafka Streams, what is in the cache already pushes nothing out.
+        if after > before {
+            self.evict(slot)?;
+        }
         self.thread.value = value;
         Ok(found.map(|()| self.thread.value.as_slice()))
     }
@@ -98,11 +102,12 @@ impl Cx<'_> {
             let mut flush = std::mem::take(&mut cache.flush);
             let evicted = store.overlay.evict_oldest(&mut flush);
             cache.benefit.note_evicted(flush.len());
-            self.thread.cache_bytes += store.overlay.cache_bytes();
-            self.thread.cache_bytes -= before;
+            let freed = before - store.overlay.cache_bytes();
             let result = evicted
                 .map_err(|error| self.store_error(slot, error))
                 .and_then(|found| self.forward_changes(slot, &flush).map(|()| found));
+            // As in Kafka Streams, what leaves takes room until it has been forwarded.
+            self.thread.cache_bytes -= freed;
             self.keep_flush(slot, flush);
             if !result? {
                 return Ok(());

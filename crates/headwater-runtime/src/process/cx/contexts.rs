@@ -2,7 +2,8 @@
 
 use headwater_broker::TopicName;
 use headwater_records::{Header, Record};
-use headwater_store::BufferedContext;
+use headwater_store::{BufferedContext, BufferedValueWithHeaders};
+use smallvec::SmallVec;
 
 use super::{Cx, Origin};
 use crate::process::store::{RecordContext, TaskStore};
@@ -69,12 +70,17 @@ impl Cx<'_> {
     }
 
     /// Logs what a suppress buffer has for a key, or that it has nothing, in version 3 of Kafka Streams'
-    /// format (feature row P16).
+    /// format (feature row P16); with `keeps_headers` also the headers of prior and old value.
     ///
     /// # Errors
     /// [`TaskError::Store`] and [`TaskError::Unwritable`].
-    pub fn log_buffered(&mut self, slot: StoreSlot, key: &[u8]) -> Result<(), TaskError> {
-        const VERSION: [Header<'_>; 1] = [Header { name: "v", value: Some(&[3]) }];
+    pub fn log_buffered(
+        &mut self,
+        slot: StoreSlot,
+        key: &[u8],
+        keeps_headers: bool,
+    ) -> Result<(), TaskError> {
+        const VERSION: Header<'_> = Header { name: "v", value: Some(&[3]) };
         let timestamp = self.thread.now.wall_ms;
         let TaskStore { overlay, changelog, .. } = &mut self.task.stores[slot.index()];
         let value = match overlay.get(key) {
@@ -82,9 +88,26 @@ impl Cx<'_> {
             Err(error) => return Err(self.store_error(slot, error)),
         };
         let Some(changelog) = changelog.as_ref().filter(|it| it.written) else { return Ok(()) };
-        let headers = if value.is_some() { &VERSION[..] } else { &[] };
-        let record = Record { timestamp, key: Some(key), value, headers };
-        match changelog.append(&mut self.thread.outputs, record) {
+        let mut headers: SmallVec<[Header<'_>; 3]> = SmallVec::new();
+        let mut logged_value = None;
+        if let Some(value) = value {
+            headers.push(VERSION);
+            logged_value = Some(value);
+            // Damage is reported when the key is next looked at.
+            if let Ok(kept) = BufferedValueWithHeaders::read(value)
+                && keeps_headers
+            {
+                let prior = kept.headers_of_prior().map(|value| ("vh.prior", value));
+                let old = kept.headers_of_old().map(|value| ("vh.old", value));
+                let parts = prior.into_iter().chain(old);
+                headers.extend(parts.map(|(name, value)| Header { name, value: Some(value) }));
+                logged_value = Some(&value[..kept.logged_bytes()]);
+            }
+        }
+        let record = Record { timestamp, key: Some(key), value: logged_value, headers: &headers };
+        let logged = changelog.append(&mut self.thread.outputs, record);
+        drop(headers);
+        match logged {
             Ok(()) => Ok(()),
             Err(error) => Err(self.log_error(slot, error)),
         }

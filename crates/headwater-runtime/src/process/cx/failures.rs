@@ -96,6 +96,7 @@ impl Cx<'_> {
             Reaction::Continue => {}
             Reaction::DeadLetter(topic) => self.send_dead_letter(&topic, &*error)?,
         }
+        self.task.unreadable |= kind == FailureKind::Deserialization;
         self.task.watch.count_drop(node, reason);
         Ok(())
     }

@@ -2,11 +2,14 @@
 
 use headwater_records::Record;
 use headwater_store::{
-    CachedChange, Direction, KeyRange, OverlayCursor, SEGMENT_PREFIX, SegmentedKind,
-    SegmentedOptions, StoreError, StoredValue,
+    CachedChange, Direction, KeyRange, KeyValueRef, Overlay, OverlayCursor, SEGMENT_PREFIX,
+    SegmentedEntry, SegmentedKind, SegmentedOptions, SegmentedQuery, SegmentedRead, SegmentedScan,
+    StoreError, StoredValue,
 };
 
-use super::{Cx, StoreCursor};
+use smallvec::SmallVec;
+
+use super::{Cx, StoreCursor, borrow_headers};
 use crate::process::store::{Keeper, RecordContext, TaskStore};
 use crate::process::{DropReason, StoreSlot, TaskError};
 
@@ -33,26 +36,11 @@ pub(crate) struct Segments {
     expiry: Option<OverlayCursor>,
 }
 
-/// An entry of a store of windows or sessions, copied out of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SegmentedEntry {
-    stored_key: Vec<u8>,
-    /// The value, without its timestamp.
-    pub value: Vec<u8>,
-    /// The timestamp, −1 in a store that keeps none.
-    pub timestamp: i64,
-}
-
-impl SegmentedEntry {
-    /// The key as it is logged: without its segment, with its times.
-    pub fn key(&self) -> &[u8] {
-        self.stored_key.get(SEGMENT_PREFIX..).unwrap_or_default()
-    }
-
-    /// The key with its segment in front.
-    pub fn stored_key(&self) -> &[u8] {
-        &self.stored_key
-    }
+/// A place in the entries that a query of a store of windows or sessions finds, see [`Cx::find_segmented`].
+#[derive(Debug)]
+pub struct SegmentedCursor {
+    store: StoreSlot,
+    scan: SegmentedScan,
 }
 
 /// So many entries that are out of their retention are removed for each one that is written.
@@ -161,7 +149,8 @@ impl Cx<'_> {
         time: i64,
     ) -> Result<Option<StoredValue<'_>>, TaskError> {
         let segments = self.task.stores[slot.index()].segments();
-        if segments.options.kind == SegmentedKind::Session && segments.is_kept(time) {
+        let SegmentedOptions { kind, in_memory, .. } = segments.options;
+        if kind == SegmentedKind::Session && !in_memory && segments.is_kept(time) {
             return self.get_value(slot, stored_key);
         }
         self.get_segmented(slot, stored_key, time)
@@ -204,7 +193,13 @@ impl Cx<'_> {
                 write(store, stored_key, value, timestamp, &RecordContext::default);
             }
             let key = Some(&stored_key[SEGMENT_PREFIX..]);
-            let record = Record { timestamp, key, value, headers: &[] };
+            // What operators compute has no headers; a deletion has those of the record that deletes.
+            let headers = if options.with_headers && value.is_none() {
+                borrow_headers(&self.task.headers)
+            } else {
+                SmallVec::new()
+            };
+            let record = Record { timestamp, key, value, headers: &headers };
             let logged = self.task.stores[slot.index()].log(&mut self.thread.outputs, record);
             logged.map_err(|error| self.log_error(slot, error))?;
         }
@@ -247,41 +242,47 @@ impl Cx<'_> {
         if value.is_none() || expired { Ok(()) } else { self.remove_expired(slot) }
     }
 
-    /// The segments, from the first that has entries of `from` or later to the last there is.
-    pub fn segments_from(&self, slot: StoreSlot, from: i64) -> std::ops::RangeInclusive<i64> {
-        let segments = self.task.stores[slot.index()].segments();
-        let options = segments.options;
-        let first = from.max(segments.options.visible_from(segments.newest));
-        // What waits in a cache can be older than what is visible without it.
-        let first = if self.is_cached(slot) { from } else { first };
-        options.segment(first.max(0))..=options.segment(segments.newest_put.max(0))
+    /// How a store of windows or sessions is kept.
+    ///
+    /// # Panics
+    /// When it is of another kind: a bug of whoever built the program.
+    pub fn segmented_options(&self, slot: StoreSlot) -> SegmentedOptions {
+        self.task.stores[slot.index()].segments().options
     }
 
-    /// As [`next_entry`](Self::next_entry), without entries that are older than the store's retention.
-    /// The entry replaces what `entry` holds; false at the end.
+    /// Starts to look for entries, ascending or descending; what is written meanwhile may or may not be found.
+    /// What is older than the store's retention is not found.
+    pub fn find_segmented(
+        &self,
+        slot: StoreSlot,
+        query: SegmentedQuery,
+        direction: Direction,
+    ) -> SegmentedCursor {
+        let store = &self.task.stores[slot.index()];
+        let segments = store.segments();
+        let options = segments.options;
+        // What waits in a cache can be older than what is visible without it.
+        let first = if store.cache.is_some() { 0 } else { segments.visible_from().max(0) };
+        let all = options.segment(first)..=options.segment(segments.newest_put);
+        let scan = SegmentedScan::new(options, query, direction, all);
+        SegmentedCursor { store: slot, scan }
+    }
+
+    /// Puts the next entry into `entry`, replacing what it holds; false at the end.
     ///
     /// # Errors
     /// As for [`next_entry`](Self::next_entry).
     pub fn next_segmented(
         &mut self,
-        cursor: &mut StoreCursor,
+        cursor: &mut SegmentedCursor,
         entry: &mut SegmentedEntry,
     ) -> Result<bool, TaskError> {
         let slot = cursor.store;
-        loop {
-            let Some((stored_key, stored)) = self.next_value(cursor)? else { return Ok(false) };
-            entry.stored_key.clear();
-            entry.stored_key.extend_from_slice(stored_key);
-            entry.value.clear();
-            entry.value.extend_from_slice(stored.value);
-            entry.timestamp = stored.timestamp.unwrap_or(-1);
-            let store = &self.task.stores[slot.index()];
-            let time = store.segments().options.time_of(entry.key());
-            let visible = time.is_some_and(|it| it >= store.segments().visible_from());
-            if visible || store.overlay.is_cached(&entry.stored_key) {
-                return Ok(true);
-            }
-        }
+        let TaskStore { overlay, keeper, .. } = &mut self.task.stores[slot.index()];
+        let Keeper::Segmented(segments) = keeper else { unreachable!("{NOT_SEGMENTED}") };
+        let mut read = Visible { overlay, from: segments.visible_from() };
+        let found = cursor.scan.next(&mut read, entry);
+        found.map_err(|error| self.store_error(slot, error))
     }
 
     /// The index entries of a store with an index by time, in the order of their times.
@@ -321,6 +322,33 @@ impl Cx<'_> {
     }
 }
 
+/// A store without what is older than its retention; what waits in its cache is there, however old it is.
+struct Visible<'s> {
+    overlay: &'s mut Overlay<RecordContext>,
+    from: i64,
+}
+
+impl SegmentedRead for Visible<'_> {
+    fn range(
+        &mut self,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<OverlayCursor, StoreError> {
+        Ok(self.overlay.range(range, direction))
+    }
+
+    fn next<'a>(
+        &'a mut self,
+        cursor: &'a mut OverlayCursor,
+    ) -> Result<Option<KeyValueRef<'a>>, StoreError> {
+        self.overlay.next(cursor)
+    }
+
+    fn is_visible(&self, stored_key: &[u8], time: i64) -> bool {
+        time >= self.from || self.overlay.is_cached(stored_key)
+    }
+}
+
 fn write(
     store: &mut TaskStore,
     key: &[u8],
@@ -328,8 +356,12 @@ fn write(
     timestamp: i64,
     context: &dyn Fn() -> RecordContext,
 ) {
+    let SegmentedOptions { timestamped, with_headers, .. } = store.segments().options;
     match value {
-        Some(value) if store.segments().options.timestamped => {
+        Some(value) if with_headers => {
+            store.put_with_headers(key, (value, timestamped.then_some(timestamp)), context);
+        }
+        Some(value) if timestamped => {
             store.overlay.put_timestamped(key, value, timestamp, context);
         }
         value => store.overlay.put(key, value, context),
@@ -337,14 +369,9 @@ fn write(
 }
 
 impl Segments {
-    /// The earliest time that is visible. In the store of windows that wait to be closed one more is, so
-    /// that one without grace period is there when it closes.
-    pub(super) fn visible_from(&self) -> i64 {
-        let visible = self.options.visible_from(self.newest);
-        match self.options.kind {
-            SegmentedKind::Window if self.options.by_time => visible.saturating_sub(1),
-            _ => visible,
-        }
+    /// The earliest time that is visible.
+    pub(super) const fn visible_from(&self) -> i64 {
+        self.options.shown_from(self.newest)
     }
 
     /// Whether an entry of this time is still there, visible or not.
@@ -363,6 +390,18 @@ impl TaskStore {
             Keeper::Segmented(segments) => segments,
             _ => unreachable!("{NOT_SEGMENTED}"),
         }
+    }
+
+    /// Whether an entry of this stored key is there for whoever reads the store: it is not one of the index of a store
+    /// of windows or sessions, and not older than its retention.
+    pub(crate) fn is_visible(&self, stored_key: &[u8]) -> bool {
+        let Keeper::Segmented(segments) = &self.keeper else { return true };
+        let key = stored_key.get(SEGMENT_PREFIX..).unwrap_or_default();
+        let in_segment = SegmentedOptions::before_segment(i64::MAX).contains(stored_key);
+        let time = segments.options.time_of(key).filter(|_| in_segment);
+        time.is_some_and(|time| {
+            time >= segments.visible_from() || self.overlay.is_cached(stored_key)
+        })
     }
 
     fn segments_mut(&mut self) -> &mut Segments {

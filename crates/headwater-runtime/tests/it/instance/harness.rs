@@ -92,6 +92,8 @@ impl Application for WordCount {
                 changelog: Some(TopicName::from(CHANGELOG)),
                 source_is_changelog: false,
                 by_time: false,
+                with_headers: false,
+                own_retention_ms: None,
                 flush: None,
                 formats: None,
             }],

@@ -90,6 +90,8 @@ pub(super) fn counting_program(caching: bool) -> Program {
             changelog: Some("app-counts-changelog".into()),
             source_is_changelog: false,
             by_time: false,
+            with_headers: false,
+            own_retention_ms: None,
             flush: Some(Arc::new(CountListener)),
             formats: None,
         }],

@@ -10,6 +10,7 @@ mod cache;
 mod cursor;
 mod flush;
 mod list;
+mod order;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ pub use flush::{CacheFlush, CachedChange};
 
 use cache::{Forwarded, RecordCache};
 use list::SlotList;
+use order::SlotOrder;
 
 /// Memory that an entry takes beside its key and value, in the counts of the overlay.
 pub const ENTRY_OVERHEAD_BYTES: usize = 64;
@@ -75,7 +77,7 @@ pub struct Overlay<C = ()> {
     reader: Arc<dyn StorageReader>,
     table: KeyTable<State>,
     /// Entries that differ from the backend (`Open`, `Sealed`), each once, in order of key.
-    sorted: Vec<Slot>,
+    sorted: SlotOrder,
     /// The same, not sorted in yet.
     unsorted: Vec<Slot>,
     /// Changes whenever `sorted` does, so that cursors find their place again.
@@ -140,7 +142,7 @@ impl<C: CacheContext> Overlay<C> {
             space,
             reader,
             table: KeyTable::new(),
-            sorted: Vec::new(),
+            sorted: SlotOrder::new(),
             unsorted: Vec::new(),
             order: 0,
             releases: 0,
@@ -385,7 +387,7 @@ impl<C: CacheContext> Overlay<C> {
         if entries > 0 {
             return Err(StoreError::Unforwarded { store: self.store.clone(), entries });
         }
-        for &slot in self.sorted.iter().chain(&self.unsorted) {
+        for slot in self.sorted.iter().chain(self.unsorted.iter().copied()) {
             let entry = self.table.get_mut(slot);
             entry.state.status = Status::Sealed;
             batch.push(self.space, entry.key(), entry.value());
@@ -398,7 +400,7 @@ impl<C: CacheContext> Overlay<C> {
     /// The sealed writes are in the backend: their entries become clean and stay while there is room.
     pub fn release(&mut self) {
         let mut differing = std::mem::take(&mut self.sorted);
-        differing.retain(|&slot| self.release_entry(slot));
+        differing.retain(|slot| self.release_entry(slot));
         self.sorted = differing;
         let mut differing = std::mem::take(&mut self.unsorted);
         differing.retain(|&slot| self.release_entry(slot));

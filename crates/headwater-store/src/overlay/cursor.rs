@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::order::Place;
 use super::{CacheContext, Overlay};
 use crate::table::Slot;
 use crate::{Chunk, Direction, KeyRange, KeyValueRef, StoreError};
@@ -20,8 +21,8 @@ pub struct OverlayCursor {
     direction: Direction,
     /// [`Overlay::order`] that `at` belongs to.
     order: Option<u64>,
-    /// Forward: the next place in the overlay's order. Reverse: one more than that.
-    at: usize,
+    /// In the overlay's order, in front of what is next in the cursor's direction.
+    at: Place,
     /// [`Overlay::releases`] that `chunk` belongs to.
     releases: Option<u64>,
     chunk: Chunk,
@@ -48,7 +49,7 @@ impl OverlayCursor {
             rest: range,
             direction,
             order: None,
-            at: 0,
+            at: Place::default(),
             releases: None,
             chunk: Chunk::new(CHUNK_ENTRIES),
             chunk_at: 0,
@@ -116,8 +117,8 @@ impl<C: CacheContext> Overlay<C> {
     /// is a deleted key, which is not handed out.
     fn pass_overlay(&mut self, cursor: &mut OverlayCursor, slot: Slot) -> bool {
         match cursor.direction {
-            Direction::Forward => cursor.at += 1,
-            Direction::Reverse => cursor.at -= 1,
+            Direction::Forward => cursor.at = self.sorted.forward(cursor.at),
+            Direction::Reverse => cursor.at = self.sorted.back(cursor.at),
         }
         if let Some(cache) = &mut self.cache {
             cache.visited(slot);
@@ -147,16 +148,8 @@ impl<C: CacheContext> Overlay<C> {
         let table = &self.table;
         let key = |slot: Slot| table.get(slot).key();
         self.unsorted.sort_unstable_by(|&a, &b| key(a).cmp(key(b)));
-        let old = std::mem::take(&mut self.sorted);
-        let mut new = self.unsorted.drain(..).peekable();
-        self.sorted.reserve(old.len() + new.len());
-        for slot in old {
-            while let Some(earlier) = new.next_if(|&other| key(other) < key(slot)) {
-                self.sorted.push(earlier);
-            }
-            self.sorted.push(slot);
-        }
-        self.sorted.extend(new);
+        self.sorted.add(&self.unsorted, key);
+        self.unsorted.clear();
         self.order += 1;
     }
 
@@ -168,10 +161,10 @@ impl<C: CacheContext> Overlay<C> {
             let key = |slot: Slot| self.table.get(slot).key();
             cursor.at = match cursor.direction {
                 Direction::Forward => {
-                    self.sorted.partition_point(|&slot| cursor.rest.is_before(key(slot)))
+                    self.sorted.partition_point(|slot| cursor.rest.is_before(key(slot)))
                 }
                 Direction::Reverse => {
-                    self.sorted.partition_point(|&slot| !cursor.rest.is_after(key(slot)))
+                    self.sorted.partition_point(|slot| !cursor.rest.is_after(key(slot)))
                 }
             };
         }
@@ -206,10 +199,10 @@ impl<C: CacheContext> Overlay<C> {
 
     fn choose(&self, cursor: &OverlayCursor) -> Next {
         let slot = match cursor.direction {
-            Direction::Forward => self.sorted.get(cursor.at),
-            Direction::Reverse => cursor.at.checked_sub(1).and_then(|at| self.sorted.get(at)),
+            Direction::Forward => self.sorted.after(cursor.at),
+            Direction::Reverse => self.sorted.before(cursor.at),
         };
-        let above = slot.map(|&slot| (slot, self.table.get(slot).key())).filter(|(_, key)| {
+        let above = slot.map(|slot| (slot, self.table.get(slot).key())).filter(|(_, key)| {
             match cursor.direction {
                 Direction::Forward => !cursor.rest.is_after(key),
                 Direction::Reverse => !cursor.rest.is_before(key),

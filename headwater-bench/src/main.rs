@@ -11,6 +11,7 @@
 
 mod copy;
 mod events;
+mod joins;
 mod options;
 mod streams;
 mod topologies;

@@ -19,6 +19,10 @@ pub(crate) enum Workload {
     W3,
     /// Count by key, in memory.
     W4,
+    /// Join of a stream with a table.
+    W7,
+    /// Join of two streams.
+    W8,
     /// Count by a new key, over a repartition topic.
     W9,
     /// Count by key, on disk, exactly once.
@@ -114,7 +118,9 @@ pub(crate) enum Backend {
 impl Options {
     /// What cannot be done is said before anything is started.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        ensure!(!self.inputs.is_empty(), "--in names no topic");
+        let needed = if matches!(self.workload, Workload::W7 | Workload::W8) { 2 } else { 1 };
+        let named = self.inputs.len();
+        ensure!(named >= needed, "--in names {named} topics, and the workload needs {needed}");
         let exactly_once = self.guarantee == Guarantee::ExactlyOnceV2;
         if exactly_once && self.workload == Workload::B1 {
             bail!("--guarantee exactly_once_v2 is not supported by B1, the client alone");
@@ -129,6 +135,11 @@ impl Options {
 
     pub(crate) fn input(&self) -> &str {
         &self.inputs[0]
+    }
+
+    /// The two topics of a join.
+    pub(crate) fn two_inputs(&self) -> [&str; 2] {
+        [&self.inputs[0], &self.inputs[1]]
     }
 }
 
@@ -157,6 +168,17 @@ mod tests {
     fn refuses_what_it_would_not_do() {
         let error = parse(&["--protocol", "streams"]).check().unwrap_err().to_string();
         assert!(error.contains("protocol") && error.contains("not supported"), "{error}");
+    }
+
+    #[test]
+    fn a_join_needs_two_topics() {
+        let with = |topics: usize| {
+            let inputs = vec!["x".to_owned(); topics];
+            Options { workload: Workload::W8, inputs, ..parse(&[]) }
+        };
+        let error = with(1).check().unwrap_err().to_string();
+        assert_eq!(error, "--in names 1 topics, and the workload needs 2");
+        with(2).check().unwrap();
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use headwater::prelude::*;
 
+use crate::joins;
 use crate::options::{Options, Workload};
 
 /// Where a record's group stands in its value.
@@ -27,6 +28,8 @@ pub(crate) fn topology(options: &Options) -> Result<Topology, DslError> {
             count(&builder, input, output, Materialized::named("count"));
         }
         Workload::W4 => count(&builder, input, output, Materialized::named("count").in_memory()),
+        Workload::W7 => joins::stream_with_table(&builder, options.two_inputs(), output),
+        Workload::W8 => joins::streams(&builder, options.two_inputs(), output),
         Workload::W9 => builder
             .stream(input, Consumed::with(Utf8Text, RawBytes))
             .group_by(|_, value| group(value), Grouped::with(Utf8Text, RawBytes).named("group"))

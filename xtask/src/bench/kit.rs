@@ -112,7 +112,7 @@ impl Kit {
 
     /// The input topics of these workloads that are not there yet.
     fn fill(&self, broker: &KitBroker<'_>, workloads: &[String]) -> Result<()> {
-        for topic in workloads.iter().filter_map(|workload| workloads::input_of(workload)) {
+        for topic in workloads.iter().flat_map(|workload| workloads::inputs_of(workload)) {
             let filled = self.data.join(format!("filled-{topic}"));
             if filled.is_file() {
                 continue;

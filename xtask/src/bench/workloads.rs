@@ -1,6 +1,15 @@
 //! The names of workloads, and what stands behind each.
 
-/// The input topic of a workload by the kit's names; `None`: it makes its own.
+/// The input topics of a workload by the kit's names; none: it makes its own.
+pub(super) fn inputs_of(workload: &str) -> Vec<&'static str> {
+    match workload.split('.').next() {
+        Some("W7") => vec!["s100k", "t100k"],
+        Some("W8") => vec!["left", "right"],
+        _ => input_of(workload).into_iter().collect(),
+    }
+}
+
+/// The one input topic of a workload that joins none.
 pub(super) fn input_of(workload: &str) -> Option<&'static str> {
     let (base, variant) = workload.split_once('.').unwrap_or((workload, ""));
     match (base, variant) {
@@ -39,7 +48,7 @@ pub(super) fn program_of(workload: &str) -> Option<(&str, Vec<&'static str>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{input_of, program_of};
+    use super::{input_of, inputs_of, program_of};
 
     #[test]
     fn inputs_are_those_of_the_kit() {
@@ -61,6 +70,8 @@ mod tests {
         ] {
             assert_eq!(input_of(workload), input, "{workload}");
         }
+        assert_eq!(inputs_of("W8"), ["left", "right"]);
+        assert_eq!(inputs_of("W3.cache"), ["u10k"]);
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn error(code: i16, of: Refusal<'_>) -> BrokerError {
             | E::ClusterAuthorizationFailed
             | E::TransactionalIdAuthorizationFailed,
         ) => {
-            let resource = of.about.subject();
+            let resource = format!("{} at {}", of.about.subject(), of.address);
             BrokerError::NotAuthorised { operation: of.call.to_owned(), resource }
         }
         known => BrokerError::Refused {

@@ -200,11 +200,11 @@ settings! {
     plain statestore_cache_max_bytes: u64 = 10_485_760, Streams "statestore.cache.max.bytes", any;
     /// Bytes of state changes not yet committed, of all threads together, above which a commit
     /// comes early (KIP-892).
-    plain statestore_uncommitted_max_bytes: u64 = 67_108_864,
+    plain statestore_uncommitted_max_bytes: u64 = 33_554_432,
         Streams "statestore.uncommitted.max.bytes", positive;
     /// Bytes of input that may wait for processing, of all partitions together (KIP-770). A
     /// partition is fetched further while it has less than its share. More made nothing faster.
-    plain input_buffer_max_bytes: u64 = 16_777_216, Streams "input.buffer.max.bytes", positive;
+    plain input_buffer_max_bytes: u64 = 8_388_608, Streams "input.buffer.max.bytes", positive;
     /// Standby copies of each task with state: other instances follow its changelogs, so that one of
     /// them takes over at once when the instance that runs it fails.
     plain num_standby_replicas: u32 = 0, Streams "num.standby.replicas", any;

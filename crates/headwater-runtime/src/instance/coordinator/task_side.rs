@@ -352,10 +352,13 @@ impl Coordinator {
 
     /// What each task may keep for reading of what it has written.
     fn read_cache_bytes(&self) -> usize {
-        let tasks = self.shared.tasks.tasks.len().max(1);
-        usize::try_from(self.shared.config.statestore_cache_max_bytes).unwrap_or(usize::MAX) / tasks
+        READ_CACHE_BYTES / self.shared.tasks.tasks.len().max(1)
     }
 }
+
+/// Of what is written or read and is in the backend too, so much stays in memory, all tasks together,
+/// also where record caches are switched off: a read of the backend costs a hundred times as much.
+const READ_CACHE_BYTES: usize = 6 * 1024 * 1024;
 
 /// Closing does not wait for longer to learn of epochs that can be asked for the next time.
 const EPOCHS_WAIT: Duration = Duration::from_secs(2);

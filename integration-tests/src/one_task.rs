@@ -148,7 +148,7 @@ impl OneTask {
         set_base_offset(&mut bytes, offset, 0).expect("a batch has a header");
         let batch = Batch::new(bytes.into()).expect("a batch of our own");
         let records = batch.decompress(BATCH_BYTES_MAX).expect("a batch of our own");
-        self.worker.handle(ToWorker::Fetched(FetchedInput {
+        self.worker.handle(ToWorker::Fetched(vec![FetchedInput {
             task: TASK,
             topic_partition: TopicPartition::new(INPUT, 0),
             batches: vec![records],
@@ -156,7 +156,7 @@ impl OneTask {
             offset,
             next_offset: self.next_offset,
             end_offset: self.next_offset,
-        }));
+        }]));
         self.uncommitted += u64::from(BATCH_RECORDS);
         if self.uncommitted >= self.options.commit_records {
             self.uncommitted = 0;

@@ -120,8 +120,8 @@ impl Default for WorkerConfig {
             commit_interval: Duration::from_secs(30),
             max_task_idle: MaxTaskIdle::AtMost(Duration::ZERO),
             cache_bytes_max: 10 * 1024 * 1024,
-            uncommitted_bytes_max: 64 * 1024 * 1024,
-            unacknowledged_bytes_max: 16 * 1024 * 1024,
+            uncommitted_bytes_max: 32 * 1024 * 1024,
+            unacknowledged_bytes_max: 8 * 1024 * 1024,
             slice_records: 1_000,
             outputs: OutputLimits::default(),
             handlers: Handlers::default(),
@@ -230,7 +230,7 @@ impl Worker {
             ToWorker::AddTask(task) => self.add_task(*task),
             ToWorker::CloseTask(id) => self.leave(id, Leaving::Clean),
             ToWorker::DropTask(id) => self.leave(id, Leaving::Dropped),
-            ToWorker::Fetched(fetched) => self.fetched(fetched),
+            ToWorker::Fetched(fetched) => fetched.into_iter().for_each(|input| self.fetched(input)),
             ToWorker::CommitNow => self.commit_wanted = true,
             ToWorker::CommitTask(id) => {
                 if let Some(slot) = self.tasks.get_mut(&id) {

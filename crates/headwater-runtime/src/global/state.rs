@@ -175,7 +175,7 @@ impl GlobalState {
         now: Now,
     ) -> Result<(), GlobalError> {
         for GlobalFetch { topic_partition, batches, offset, next_offset } in fetched {
-            self.worker.handle(ToWorker::Fetched(FetchedInput {
+            self.worker.handle(ToWorker::Fetched(vec![FetchedInput {
                 task: self.id,
                 topic_partition,
                 batches,
@@ -183,7 +183,7 @@ impl GlobalState {
                 offset,
                 next_offset,
                 end_offset: next_offset,
-            }));
+            }]));
         }
         self.settle(now)?;
         if let Some(ms) = complete_at_ms {

@@ -144,7 +144,7 @@ impl Committer {
     pub(super) async fn run(
         self,
         mut commands: mpsc::UnboundedReceiver<CommitterCommand>,
-        mut said: mpsc::UnboundedReceiver<FromWorker>,
+        mut said: mpsc::UnboundedReceiver<Vec<FromWorker>>,
     ) {
         let followed = Followed::new(Arc::clone(&self.clock));
         let mut running = Running {
@@ -191,10 +191,13 @@ impl Committer {
                         running.followed.note_epoch(&topic_partition, epoch);
                     }
                 }
-                message = said.recv() => match message {
-                    Some(message) => running.said(message).await,
-                    None => return,
-                },
+                messages = said.recv() => {
+                    let Some(messages) = messages else { return };
+                    for message in messages {
+                        running.said(message).await;
+                        running.commit_if_ready();
+                    }
+                }
             }
             running.commit_if_ready();
         }

@@ -176,11 +176,12 @@ impl Fetcher {
             }
         }
         let mut brought = Brought::default();
+        let mut deliveries = Deliveries::default();
         for (topic_partition, decoded) in self.decode(fetched).await {
             match decoded {
                 Ok(decoded) => {
                     brought.add(&decoded);
-                    hand_over(positions, topic_partition, decoded);
+                    deliveries.add(positions, topic_partition, decoded);
                 }
                 Err(source) => {
                     let error = BrokerError::CorruptBatch {
@@ -191,6 +192,7 @@ impl Fetcher {
                 }
             }
         }
+        deliveries.hand_over();
         if failed { RETRY_PAUSE } else { positions.pause_after(brought) }
     }
 
@@ -254,7 +256,9 @@ impl Fetcher {
                     next_offset: offset,
                     end_offset: offset,
                 };
-                hand_over(positions, topic_partition, decoded);
+                let mut deliveries = Deliveries::default();
+                deliveries.add(positions, topic_partition, decoded);
+                deliveries.hand_over();
                 false
             }
             Ok(None) => {
@@ -281,14 +285,34 @@ impl Fetcher {
     }
 }
 
-fn hand_over(positions: &mut Positions, topic_partition: TopicPartition, decoded: Decoded) {
-    let Some((task, offset, thread)) = positions.advance(&topic_partition, &decoded) else {
-        return;
-    };
-    let Decoded { batches, bytes, next_offset, end_offset } = decoded;
-    let fetched =
-        FetchedInput { task, topic_partition, batches, bytes, offset, next_offset, end_offset };
-    if thread.send(ToWorker::Fetched(fetched)).is_err() {
-        tracing::debug!(%task, "the stream thread is gone");
+/// What an answer has brought, thread by thread: each is woken once.
+#[derive(Default)]
+struct Deliveries(Vec<(mpsc::UnboundedSender<ToWorker>, Vec<FetchedInput>)>);
+
+impl Deliveries {
+    fn add(
+        &mut self,
+        positions: &mut Positions,
+        topic_partition: TopicPartition,
+        decoded: Decoded,
+    ) {
+        let Some((task, offset, thread)) = positions.advance(&topic_partition, &decoded) else {
+            return;
+        };
+        let Decoded { batches, bytes, next_offset, end_offset } = decoded;
+        let fetched =
+            FetchedInput { task, topic_partition, batches, bytes, offset, next_offset, end_offset };
+        match self.0.iter_mut().find(|(known, _)| known.same_channel(thread)) {
+            Some((_, inputs)) => inputs.push(fetched),
+            None => self.0.push((thread.clone(), vec![fetched])),
+        }
+    }
+
+    fn hand_over(self) {
+        for (thread, inputs) in self.0 {
+            if thread.send(ToWorker::Fetched(inputs)).is_err() {
+                tracing::debug!("the stream thread is gone");
+            }
+        }
     }
 }

@@ -53,7 +53,8 @@ impl Pulse {
 pub(super) struct StreamThread {
     pub(super) worker: Worker,
     pub(super) told: mpsc::UnboundedReceiver<ToWorker>,
-    pub(super) said: mpsc::UnboundedSender<FromWorker>,
+    /// All that a step has to say at once: whoever hears it is woken for each.
+    pub(super) said: mpsc::UnboundedSender<Vec<FromWorker>>,
     /// What inputs have let go of is for the fetcher.
     pub(super) released: Arc<Released>,
     pub(super) fetcher: mpsc::UnboundedSender<FetchCommand>,
@@ -82,17 +83,24 @@ impl StreamThread {
             self.pulse.begin(now.monotonic);
             let step = self.worker.step(now);
             self.pulse.end();
+            let mut said = Vec::new();
             for message in self.worker.take_messages() {
                 let is_heard = match message {
                     FromWorker::Consumed { topic_partition, bytes, .. } => {
                         let is_waited_for = self.released.add(topic_partition, bytes);
                         !is_waited_for || self.fetcher.send(FetchCommand::Released).is_ok()
                     }
-                    message => self.said.send(message).is_ok(),
+                    message => {
+                        said.push(message);
+                        true
+                    }
                 };
                 if !is_heard {
                     return;
                 }
+            }
+            if !said.is_empty() && self.said.send(said).is_err() {
+                return;
             }
             let message = match step {
                 Step::Again => {

@@ -54,8 +54,8 @@ pub enum ToWorker {
     /// Give this task up without a commit: it belongs to somebody else, or has failed. Answered by
     /// [`FromWorker::TaskClosed`].
     DropTask(TaskId),
-    /// Records for a task.
-    Fetched(FetchedInput),
+    /// Records for tasks.
+    Fetched(Vec<FetchedInput>),
     /// Commit soon, without waiting for the interval.
     CommitNow,
     /// Commit this task soon, even if it has done nothing: its stores note that they are complete.

@@ -134,7 +134,7 @@ impl Core {
         let batches = batches.map_err(|source| TestDriverError::Record { topic, source })?;
         let end = self.logs.end(partition);
         self.fed.insert(partition.clone(), end);
-        self.tell(ToWorker::Fetched(FetchedInput {
+        self.tell(ToWorker::Fetched(vec![FetchedInput {
             task,
             topic_partition: partition.clone(),
             batches,
@@ -142,7 +142,7 @@ impl Core {
             offset,
             next_offset: end,
             end_offset: end,
-        }));
+        }]));
         Ok(())
     }
 

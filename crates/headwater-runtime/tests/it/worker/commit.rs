@@ -240,7 +240,7 @@ fn under_exactly_once_a_dropped_task_takes_back_what_it_has_written() {
 fn what_is_passed_over_is_committed() {
     let mut harness = Harness::counting(no_cache(), false);
     let markers = |offset, next_offset| {
-        ToWorker::Fetched(FetchedInput {
+        ToWorker::Fetched(vec![FetchedInput {
             task: TASK,
             topic_partition: TopicPartition::new("in", 0),
             batches: Vec::new(),
@@ -248,7 +248,7 @@ fn what_is_passed_over_is_committed() {
             offset,
             next_offset,
             end_offset: next_offset,
-        })
+        }])
     };
     harness.worker.handle(markers(0, 3));
     harness.pass(Duration::from_secs(30));

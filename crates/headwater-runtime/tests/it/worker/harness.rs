@@ -173,7 +173,7 @@ impl Harness {
         let batches = batch(*offset, records);
         *offset += i64::try_from(records.len()).unwrap();
         let (next_offset, end_offset) = (*offset, *offset + more);
-        self.worker.handle(ToWorker::Fetched(FetchedInput {
+        self.worker.handle(ToWorker::Fetched(vec![FetchedInput {
             task: TASK,
             topic_partition,
             batches,
@@ -181,7 +181,7 @@ impl Harness {
             offset: next_offset - i64::try_from(records.len()).unwrap(),
             next_offset,
             end_offset,
-        }));
+        }]));
     }
 
     /// As [`fetch`](Self::fetch), from an offset of the test's choice.

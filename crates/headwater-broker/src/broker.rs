@@ -5,8 +5,8 @@ use std::fmt;
 use async_trait::async_trait;
 
 use crate::{
-    BrokerError, GroupOptions, LogReader, LogWriter, Membership, Offsets, Topics,
-    TransactionalOptions, TransactionalWriter, WriterOptions,
+    BrokerError, GroupDescription, GroupId, GroupOptions, LogReader, LogWriter, Membership,
+    Offsets, Topics, TransactionalOptions, TransactionalWriter, WriterOptions,
 };
 
 /// A cluster of brokers, as a client sees it.
@@ -34,4 +34,10 @@ pub trait Broker: Topics + Offsets + fmt::Debug + 'static {
 
     /// A place in a group; nothing happens until [`Membership::join`].
     fn membership(&self, options: GroupOptions) -> Box<dyn Membership>;
+
+    /// A group as it is seen from outside. One that does not exist is [`Dead`](crate::GroupState::Dead).
+    ///
+    /// # Errors
+    /// When its coordinator cannot be asked, or does not want to tell.
+    async fn describe_group(&self, group: &GroupId) -> Result<GroupDescription, BrokerError>;
 }

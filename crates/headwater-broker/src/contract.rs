@@ -217,6 +217,7 @@ macro_rules! contract_suite {
                 members::another_protocol_is_refused
                 members::the_interval_of_heartbeats_can_change
                 members::dropping_the_wait_loses_no_event
+                members::a_group_is_described
                 statics::a_static_member_that_is_back_moves_nothing
                 statics::a_second_member_of_the_same_instance_fences_the_first
                 statics::a_static_member_is_dropped_when_its_session_is_over

@@ -12,6 +12,7 @@ mod broker;
 mod clock;
 #[cfg(feature = "contract")]
 pub mod contract;
+mod described;
 mod error;
 mod group;
 mod names;
@@ -24,6 +25,7 @@ mod writer;
 
 pub use broker::Broker;
 pub use clock::{Clock, SystemClock};
+pub use described::{DescribedMember, GroupDescription, GroupState};
 pub use error::{BrokerError, NextStep};
 pub use group::{
     Grant, GroupEvent, GroupOptions, JoinedMember, MemberAssignment, MemberId, Membership,

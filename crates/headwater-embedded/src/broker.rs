@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use headwater_broker::{
-    Appended, Broker, BrokerError, GroupOptions, LogReader, LogWriter, Membership, TopicPartition,
-    TransactionalOptions, TransactionalWriter, WriterOptions,
+    Appended, Broker, BrokerError, GroupDescription, GroupId, GroupOptions, LogReader, LogWriter,
+    Membership, TopicPartition, TransactionalOptions, TransactionalWriter, WriterOptions,
 };
 use headwater_records::Batch;
 use uuid::Uuid;
@@ -156,6 +156,11 @@ impl Broker for Embedded {
 
     fn membership(&self, options: GroupOptions) -> Box<dyn Membership> {
         Box::new(EmbeddedMembership::new(Arc::clone(&self.shared), options))
+    }
+
+    async fn describe_group(&self, group: &GroupId) -> Result<GroupDescription, BrokerError> {
+        let asking = async { Ok(self.shared.coordinator.describe(group)) };
+        self.shared.faults.call(CallKind::DescribeGroups, [group], asking).await
     }
 }
 

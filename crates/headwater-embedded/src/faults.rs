@@ -54,6 +54,8 @@ pub enum CallKind {
     Heartbeat,
     /// Leaving; the target is the group.
     LeaveGroup,
+    /// Describing a group; the target is the group.
+    DescribeGroups,
 }
 
 impl CallKind {
@@ -80,6 +82,7 @@ impl CallKind {
             Self::SyncGroup => "sync-group",
             Self::Heartbeat => "heartbeat",
             Self::LeaveGroup => "leave-group",
+            Self::DescribeGroups => "describe-groups",
         }
     }
 }

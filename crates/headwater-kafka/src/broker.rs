@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use headwater_broker::{
-    Broker, BrokerError, GroupOptions, LogReader, LogWriter, Membership, TransactionalOptions,
-    TransactionalWriter, WriterOptions,
+    Broker, BrokerError, GroupDescription, GroupId, GroupOptions, LogReader, LogWriter, Membership,
+    TransactionalOptions, TransactionalWriter, WriterOptions,
 };
 
-use crate::group::KafkaMembership;
+use crate::group::{KafkaMembership, describe_group};
 use crate::kafka::Kafka;
 use crate::reader::KafkaReader;
 use crate::writer::{KafkaTransactionalWriter, KafkaWriter};
@@ -30,5 +30,9 @@ impl Broker for Kafka {
 
     fn membership(&self, options: GroupOptions) -> Box<dyn Membership> {
         Box::new(KafkaMembership::new(&self.client, options))
+    }
+
+    async fn describe_group(&self, group: &GroupId) -> Result<GroupDescription, BrokerError> {
+        describe_group(&self.client, group).await
     }
 }

@@ -6,7 +6,9 @@
 
 mod calls;
 mod consumer;
+mod describe;
 mod machine;
 mod membership;
 
+pub(crate) use describe::describe_group;
 pub(crate) use membership::KafkaMembership;

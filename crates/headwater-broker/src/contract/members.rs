@@ -8,7 +8,7 @@ use super::Subject;
 use super::tools::{
     HEARTBEAT, REBALANCE, SESSION, enter, event_within, group_options, member, pair, settle,
 };
-use crate::{BrokerError, GroupEvent};
+use crate::{BrokerError, GroupEvent, GroupState, MemberId};
 
 /// A member alone leads, plans and is assigned.
 pub async fn one_member_plans_for_itself(subject: Subject) {
@@ -210,4 +210,36 @@ pub async fn dropping_the_wait_loses_no_event(subject: Subject) {
     };
     let (assignment, _) = tokio::join!(biased; glancing, settle(&mut *other, "other", 2));
     assert_eq!(assignment, Bytes::from_static(b"hasty of 2"));
+}
+
+/// From outside a group shows its members, what each has said, and what each was told.
+pub async fn a_group_is_described(subject: Subject) {
+    let group = subject.group_id();
+    let described = subject.broker().describe_group(&group).await.expect("it is described");
+    assert_eq!((described.state, described.members.len()), (GroupState::Dead, 0));
+    let ([first, second], told) = pair(&subject, &group).await;
+    let described = subject.broker().describe_group(&group).await.expect("it is described");
+    assert_eq!((&described.group, described.state), (&group, GroupState::Stable));
+    assert_eq!(described.protocol, group_options(&group, "").protocol);
+    let mut members: Vec<(MemberId, String, Bytes, Bytes)> = described
+        .members
+        .into_iter()
+        .map(|it| (it.member_id, it.client_id, it.facts, it.assignment))
+        .collect();
+    members.sort_by(|a, b| a.2.cmp(&b.2));
+    let expected: Vec<_> = told
+        .iter()
+        .zip(["first", "second"])
+        .map(|(told, name)| {
+            let told_as_bytes = Bytes::from(told.assignment.clone());
+            let client_id = group_options(&group, name).client_id;
+            (told.grant.member_id.clone(), client_id, Bytes::from(name), told_as_bytes)
+        })
+        .collect();
+    assert_eq!(members, expected);
+    for mut member in [first, second] {
+        member.leave().await.expect("it leaves");
+    }
+    let described = subject.broker().describe_group(&group).await.expect("it is described");
+    assert_eq!((described.state, described.members.len()), (GroupState::Empty, 0));
 }

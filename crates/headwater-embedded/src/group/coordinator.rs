@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use headwater_broker::{BrokerError, GroupId, MemberAssignment, MemberId};
+use headwater_broker::{
+    BrokerError, GroupDescription, GroupId, GroupState, MemberAssignment, MemberId,
+};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -45,6 +47,20 @@ impl Coordinator {
         work: impl FnOnce(Instant, &mut Group) -> T,
     ) -> T {
         self.seat(name).work(work)
+    }
+
+    /// A group as it is seen from outside.
+    pub(crate) fn describe(&self, name: &GroupId) -> GroupDescription {
+        let seat = self.groups.lock().get(name).cloned();
+        match seat {
+            Some(seat) => seat.work(|_, group| group.describe()),
+            None => GroupDescription {
+                group: name.clone(),
+                state: GroupState::Dead,
+                protocol: String::new(),
+                members: Vec::new(),
+            },
+        }
     }
 
     /// Joins and waits for the round to end. `entered` learns the id as soon as it is a member's.

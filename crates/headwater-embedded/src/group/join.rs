@@ -14,6 +14,7 @@ pub(crate) struct JoinRequest {
     /// `None` for a member that has none yet.
     pub(crate) member_id: Option<MemberId>,
     pub(crate) protocol: String,
+    pub(crate) client_id: String,
     pub(crate) group_instance_id: Option<String>,
     pub(crate) session_timeout: Duration,
     pub(crate) rebalance_timeout: Duration,
@@ -25,6 +26,7 @@ impl JoinRequest {
         Self {
             member_id,
             protocol: options.protocol.clone(),
+            client_id: options.client_id.clone(),
             group_instance_id: options.group_instance_id.clone(),
             session_timeout: options.session_timeout,
             rebalance_timeout: options.rebalance_timeout,
@@ -116,6 +118,7 @@ impl Group {
         self.protocol = Some(request.protocol);
         let member = Member {
             rank: self.joins,
+            client_id: request.client_id,
             group_instance_id: request.group_instance_id,
             facts: request.facts,
             session_timeout: request.session_timeout,
@@ -123,6 +126,7 @@ impl Group {
             session_until: now + request.session_timeout,
             standing: Standing::Absent,
             assignment: Bytes::new(),
+            partitions: Vec::new(),
         };
         self.members.insert(member_id.clone(), member);
         self.take_part(now, member_id);
@@ -163,6 +167,7 @@ impl Group {
         request: JoinRequest,
     ) {
         let mut member = self.members.remove(old_id).expect("static ids name members");
+        member.client_id = request.client_id;
         let static_id = request.group_instance_id.expect("a static member has a static id");
         member.facts = request.facts;
         member.session_timeout = request.session_timeout;

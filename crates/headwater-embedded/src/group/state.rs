@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_broker::{BrokerError, Grant, GroupId, JoinedMember, MemberAssignment, MemberId};
+use headwater_broker::{
+    BrokerError, DescribedMember, Grant, GroupDescription, GroupId, GroupState, JoinedMember,
+    MemberAssignment, MemberId, TopicPartition,
+};
 use tokio::time::Instant;
 
 /// A group.
@@ -51,6 +54,7 @@ pub(crate) enum Phase {
 pub(crate) struct Member {
     /// Number of its first join.
     pub(super) rank: u64,
+    pub(super) client_id: String,
     pub(super) group_instance_id: Option<String>,
     pub(super) facts: Bytes,
     pub(super) session_timeout: Duration,
@@ -59,6 +63,8 @@ pub(crate) struct Member {
     pub(super) session_until: Instant,
     pub(super) standing: Standing,
     pub(super) assignment: Bytes,
+    /// What it reads, as its leader says.
+    pub(super) partitions: Vec<TopicPartition>,
 }
 
 /// What a member has done in the present round.
@@ -103,6 +109,32 @@ impl Group {
     /// How often something happened that somebody may wait for.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// The group as it is seen from outside.
+    pub(super) fn describe(&self) -> GroupDescription {
+        let state = match self.phase {
+            Phase::Empty => GroupState::Empty,
+            Phase::Joining { .. } => GroupState::PreparingRebalance,
+            Phase::Syncing { .. } => GroupState::CompletingRebalance,
+            Phase::Stable => GroupState::Stable,
+        };
+        let is_stable = self.phase == Phase::Stable;
+        let described = |(id, member): (&MemberId, &Member)| DescribedMember {
+            member_id: id.clone(),
+            group_instance_id: member.group_instance_id.clone(),
+            client_id: member.client_id.clone(),
+            host: String::new(),
+            facts: if is_stable { member.facts.clone() } else { Bytes::new() },
+            assignment: if is_stable { member.assignment.clone() } else { Bytes::new() },
+            partitions: if is_stable { member.partitions.clone() } else { Vec::new() },
+        };
+        GroupDescription {
+            group: self.name.clone(),
+            state,
+            protocol: self.protocol.clone().unwrap_or_default(),
+            members: self.members.iter().map(described).collect(),
+        }
     }
 
     /// When time alone changes something next.
@@ -163,6 +195,8 @@ impl Group {
             let planned = plan.iter().find(|planned| planned.member_id == *id);
             member.assignment =
                 planned.map(|planned| planned.assignment.clone()).unwrap_or_default();
+            member.partitions =
+                planned.map(|planned| planned.partitions.clone()).unwrap_or_default();
         }
         self.phase = Phase::Stable;
         self.changes += 1;

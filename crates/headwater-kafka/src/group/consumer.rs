@@ -59,24 +59,36 @@ pub(super) fn assignment(partitions: &[TopicPartition], decision: &[u8]) -> Byte
     bytes.freeze()
 }
 
+/// What an assignment names for tools to show, and its user data.
+///
+/// # Errors
+/// What is wrong with the bytes.
+pub(super) fn read_assignment(
+    assignment: Bytes,
+) -> Result<(Vec<TopicPartition>, Bytes), &'static str> {
+    let mut bytes = assignment;
+    let mut partitions = Vec::new();
+    if bytes.is_empty() {
+        return Ok((partitions, bytes));
+    }
+    take_version(&mut bytes)?;
+    for _ in 0..take_count(&mut bytes)? {
+        let topic = TopicName::from(&*String::from_utf8_lossy(&take_text(&mut bytes)?));
+        for _ in 0..take_count(&mut bytes)? {
+            let partition = bytes.try_get_i32().map_err(|_| CUT_OFF)?;
+            partitions.push(TopicPartition::new(topic.clone(), partition));
+        }
+    }
+    Ok((partitions, take_bytes(&mut bytes)?))
+}
+
 /// The user data of an assignment. No bytes at all, which the coordinator gives to members that a
 /// plan does not name, are no decision.
 ///
 /// # Errors
 /// What is wrong with the bytes.
 pub(super) fn decision_of(assignment: Bytes) -> Result<Bytes, &'static str> {
-    let mut bytes = assignment;
-    if bytes.is_empty() {
-        return Ok(bytes);
-    }
-    take_version(&mut bytes)?;
-    for _ in 0..take_count(&mut bytes)? {
-        take_text(&mut bytes)?;
-        for _ in 0..take_count(&mut bytes)? {
-            bytes.try_get_i32().map_err(|_| CUT_OFF)?;
-        }
-    }
-    take_bytes(&mut bytes)
+    read_assignment(assignment).map(|(_, decision)| decision)
 }
 
 const CUT_OFF: &str = "it ends too early";
@@ -110,14 +122,13 @@ fn take_count(bytes: &mut Bytes) -> Result<usize, &'static str> {
     usize::try_from(bytes.try_get_i32().map_err(|_| CUT_OFF)?).map_err(|_| NEGATIVE)
 }
 
-fn take_text(bytes: &mut Bytes) -> Result<(), &'static str> {
+fn take_text(bytes: &mut Bytes) -> Result<Bytes, &'static str> {
     let length = bytes.try_get_i16().map_err(|_| CUT_OFF)?;
     let length = usize::try_from(length).map_err(|_| NEGATIVE)?;
     if length > bytes.len() {
         return Err(CUT_OFF);
     }
-    bytes.advance(length);
-    Ok(())
+    Ok(bytes.split_to(length))
 }
 
 /// Bytes with their length; null is no bytes.

@@ -7,9 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use headwater_broker::{
     Broker, BrokerError, CommittedOffset, DeleteRecords, EpochEnd, EpochQuery, FetchRequest,
-    FetchedPartition, Grant, GroupId, GroupOptions, Isolation, ListedOffset, LogReader, LogWriter,
-    Membership, NewTopic, OffsetCommit, OffsetQuery, Offsets, TopicDescription, TopicName,
-    TopicPartition, Topics, TransactionalOptions, TransactionalWriter, WriterOptions,
+    FetchedPartition, Grant, GroupDescription, GroupId, GroupOptions, Isolation, ListedOffset,
+    LogReader, LogWriter, Membership, NewTopic, OffsetCommit, OffsetQuery, Offsets,
+    TopicDescription, TopicName, TopicPartition, Topics, TransactionalOptions, TransactionalWriter,
+    WriterOptions,
 };
 use headwater_embedded::Embedded;
 use headwater_runtime::Execution;
@@ -113,6 +114,9 @@ impl Broker for Watched {
     fn membership(&self, options: GroupOptions) -> Box<dyn Membership> {
         self.asked.lock().unwrap().members.push(options.clone());
         self.inner.membership(options)
+    }
+    async fn describe_group(&self, group: &GroupId) -> Result<GroupDescription, BrokerError> {
+        self.inner.describe_group(group).await
     }
 }
 

@@ -44,6 +44,9 @@ pub(crate) struct MemberFacts {
     /// Those it knows of: of the members it was last told of, and of those that are gone whose
     /// transactions it has not ended yet.
     pub(crate) known_transactional_ids: BTreeSet<String>,
+    /// It is being closed and hands its tasks over: it goes on with them until others are ready for
+    /// them, and gets none.
+    pub(crate) leaving: bool,
 }
 
 /// What the leader tells a member.
@@ -72,6 +75,21 @@ pub(crate) struct MemberPlan {
     /// Those of members that are gone. Their transactions are to be ended before a task begins here,
     /// so that nobody waits for their time-outs.
     pub(crate) to_fence: BTreeSet<String>,
+    /// How many members stay in the group.
+    pub(crate) members: u32,
+    /// The generation for which it is.
+    pub(crate) generation: i32,
+    /// What the leader knew of tasks that it gives: for whoever looks at the group from outside.
+    pub(crate) notes: BTreeMap<TaskId, TaskNote>,
+}
+
+/// What the leader knew of a task when it planned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TaskNote {
+    /// Why it is there, if it has come anew, in one word.
+    pub(crate) reason: Option<String>,
+    /// How many offsets of its changelogs the copy had still to read.
+    pub(crate) behind: Option<u64>,
 }
 
 /// What one member keeps of the plan that the assignor pursues over several rounds. Every member
@@ -116,6 +134,7 @@ impl MemberFacts {
             offset_sums: wire::offset_sums(&self.held),
             standing_age_ms: self.standing_age_ms,
             rejoins: self.rejoins,
+            leaving: self.leaving,
         };
         message.encode_to_vec().into()
     }
@@ -139,6 +158,7 @@ impl MemberFacts {
             shutdown_requested: message.shutdown_requested,
             transactional_ids: message.transactional_ids.into_iter().collect(),
             known_transactional_ids: message.known_transactional_ids.into_iter().collect(),
+            leaving: message.leaving,
         })
     }
 }
@@ -156,6 +176,9 @@ impl MemberPlan {
             standing: self.standing.as_ref().map(wire::StandingShare::from),
             transactional_ids: self.transactional_ids.iter().cloned().collect(),
             to_fence: self.to_fence.iter().cloned().collect(),
+            members: self.members,
+            generation: self.generation,
+            notes: self.notes.iter().map(wire::note).collect(),
         };
         message.encode_to_vec().into()
     }
@@ -174,6 +197,9 @@ impl MemberPlan {
             shutdown: message.shutdown,
             transactional_ids: message.transactional_ids.into_iter().collect(),
             to_fence: message.to_fence.into_iter().collect(),
+            members: message.members,
+            generation: message.generation,
+            notes: wire::notes(message.notes),
         })
     }
 }
@@ -222,6 +248,8 @@ mod wire {
         pub(super) standing_age_ms: u64,
         #[prost(uint64, tag = "14")]
         pub(super) rejoins: u64,
+        #[prost(bool, tag = "15")]
+        pub(super) leaving: bool,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -279,6 +307,36 @@ mod wire {
         pub(super) warmup: Vec<Task>,
         #[prost(message, repeated, tag = "10")]
         pub(super) waited_for: Vec<Task>,
+        #[prost(uint32, tag = "11")]
+        pub(super) members: u32,
+        #[prost(int32, tag = "12")]
+        pub(super) generation: i32,
+        #[prost(message, repeated, tag = "13")]
+        pub(super) notes: Vec<TaskNote>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct TaskNote {
+        #[prost(message, optional, tag = "1")]
+        pub(super) task: Option<Task>,
+        #[prost(string, optional, tag = "2")]
+        pub(super) reason: Option<String>,
+        #[prost(uint64, optional, tag = "3")]
+        pub(super) behind: Option<u64>,
+    }
+
+    pub(super) fn note((id, note): (&TaskId, &super::TaskNote)) -> TaskNote {
+        let super::TaskNote { reason, behind } = note.clone();
+        TaskNote { task: tasks([id]).pop(), reason, behind }
+    }
+
+    pub(super) fn notes(notes: Vec<TaskNote>) -> BTreeMap<TaskId, super::TaskNote> {
+        let note = |TaskNote { task, reason, behind }| {
+            let task: Task = task?;
+            let id = TaskId::new(task.subtopology, task.partition);
+            Some((id, super::TaskNote { reason, behind }))
+        };
+        notes.into_iter().filter_map(note).collect()
     }
 
     impl From<&super::StandingShare> for StandingShare {
@@ -387,6 +445,7 @@ mod tests {
             shutdown_requested: true,
             transactional_ids: ids(&["app-1"]),
             known_transactional_ids: ids(&["app-1", "app-2"]),
+            leaving: true,
         };
         assert_eq!(MemberFacts::decode(&facts.encode()).unwrap(), facts);
         let plan = MemberPlan {
@@ -400,6 +459,13 @@ mod tests {
             shutdown: true,
             transactional_ids: ids(&["app-1"]),
             to_fence: ids(&["app-2"]),
+            members: 5,
+            generation: 9,
+            notes: [
+                (TaskId::new(1, 7), TaskNote { reason: Some("balance".to_owned()), behind: None }),
+                (TaskId::new(1, 9), TaskNote { reason: None, behind: Some(0) }),
+            ]
+            .into(),
         };
         assert_eq!(MemberPlan::decode(&plan.encode()).unwrap(), plan);
     }

@@ -17,6 +17,7 @@
 //! any instant costs reading changelogs from the stored positions.
 
 mod assignor;
+mod beats;
 mod close;
 mod committer;
 mod connect;
@@ -33,6 +34,7 @@ mod plan;
 mod purge;
 mod reset;
 mod shared;
+mod stages;
 mod state;
 mod storages;
 mod thread;
@@ -83,6 +85,7 @@ pub use error::{CloseTimeout, InstanceError, StartError};
 pub use global::global_task;
 pub use local::ThreadMetadata;
 pub use opener::{ChangelogEnds, PreparedRestore, prepare_restore, restore_starts};
+pub use stages::{StageChange, TaskListener, TaskStage};
 pub use state::InstanceState;
 pub use storages::{OpenedStorages, StorageOptions, StorePosition, open_storages, rebuild};
 pub use thread::Execution;
@@ -130,8 +133,8 @@ pub struct Instance {
     known_stores: KnownStores,
     /// The id of the global stores among the tasks, if there are any.
     global_task: Option<TaskId>,
-    /// In the order of the threads.
-    thread_names: Vec<String>,
+    /// In order of their numbers; `None`: removed.
+    thread_names: watch::Receiver<Vec<Option<String>>>,
     error: Arc<OnceLock<Arc<InstanceError>>>,
     process_id: Uuid,
     coordinator: JoinHandle<()>,
@@ -158,6 +161,7 @@ impl Instance {
                 state: None,
                 restore: Arc::new(()),
                 standby: Arc::new(()),
+                tasks: Arc::new(()),
             },
         }
     }
@@ -263,8 +267,8 @@ impl Instance {
     }
 
     fn command(&self, command: InstanceCommand) {
-        if self.commands.send(command).is_err() {
-            tracing::debug!(?command, "the instance has ended already");
+        if let Err(unsent) = self.commands.send(command) {
+            tracing::debug!(command = ?unsent.0, "the instance has ended already");
         }
     }
 }
@@ -418,6 +422,13 @@ impl InstanceBuilder {
         self
     }
 
+    /// Hears of every stage of every task, and so of each moment in which one does not process and
+    /// why. Must not block.
+    pub fn task_listener(mut self, listener: Arc<dyn TaskListener>) -> Self {
+        self.hooks.tasks = listener;
+        self
+    }
+
     /// Removes the state of all tasks from the state directory; the next start restores it from the
     /// changelogs (feature row R28). It blocks.
     ///
@@ -449,6 +460,11 @@ impl InstanceBuilder {
             watches: watch::Sender::new(BTreeMap::new()),
             local: watch::Sender::new(LocalTasks::new()),
             followed: watch::Sender::new(BTreeMap::new()),
+            threads: watch::Sender::new(
+                (0..self.config.num_stream_threads)
+                    .map(|it| Some(shared.thread_name(it)))
+                    .collect(),
+            ),
             error: Arc::clone(&error),
         };
         let (state, tasks) = (views.state.subscribe(), views.tasks.subscribe());
@@ -457,8 +473,7 @@ impl InstanceBuilder {
         let global = shared.global.as_ref().map(|plan| (plan.id, &*plan.program));
         let known_stores = KnownStores::new(&shared.programs, &shared.tasks, global);
         let global_task = shared.global.as_ref().map(|plan| plan.id);
-        let threads = 0..self.config.num_stream_threads;
-        let thread_names = threads.map(|thread| shared.thread_name(thread)).collect();
+        let thread_names = views.threads.subscribe();
         let (coordinator, hears) =
             Coordinator::new(Arc::new(shared), self.execution, self.hooks, views, told);
         let coordinator = tokio::spawn(coordinator.run(hears, held));

@@ -8,6 +8,7 @@
 mod config;
 mod facts;
 mod global;
+mod group_view;
 pub mod hosting;
 mod instance;
 pub mod process;
@@ -21,11 +22,12 @@ pub use config::{
     BadRecord, BuiltInAssignor, ConfigError, DslStoreFormat, DslStoreSuppliers, Finding,
     FindingReason, ProcessingGuarantee, StreamsConfig, TagKeys, TopologyOptimization,
 };
+pub use group_view::{GroupView, MemberView, TaskDuty, TaskView, view_group};
 pub use headwater_changelog::{RestoreListener, StandbyUpdateListener, StoreLag, SuspendReason};
 pub use instance::{
     Application, CloseOptions, CloseTimeout, Connector, Execution, GroupMembership, Instance,
-    InstanceBuilder, InstanceError, InstanceState, StartError, TaskRole, TaskStatus,
-    ThreadMetadata, UncaughtReaction,
+    InstanceBuilder, InstanceError, InstanceState, StageChange, StartError, TaskListener, TaskRole,
+    TaskStage, TaskStatus, ThreadMetadata, UncaughtReaction,
 };
 pub use process::{
     CachedUpdate, Cx, DefaultTimestampExtractor, DropCounts, DropReason, DroppedRecords,

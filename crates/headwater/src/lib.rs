@@ -80,15 +80,16 @@ pub use headwater_dsl::{
 };
 pub use headwater_runtime::{
     BuiltInAssignor, CloseOptions, CloseTimeout, DefaultTimestampExtractor, DropReason,
-    DroppedRecords, ExceptionHandler, Failure, FailureKind, GroupMembership, Handlers, Headers,
-    Instance, InstanceBuilder, InstanceError, InstanceState, NullRecords, ProcessingGuarantee,
-    PunctuationToken, PunctuationType, QueryError, QueryableStoreTypes, Reaction,
-    ReadOnlyKeyValueStore, ReadOnlySessionStore, ReadOnlyTimestampedKeyValueStore,
+    DroppedRecords, ExceptionHandler, Failure, FailureKind, GroupMembership, GroupView, Handlers,
+    Headers, Instance, InstanceBuilder, InstanceError, InstanceState, MemberView, NullRecords,
+    ProcessingGuarantee, PunctuationToken, PunctuationType, QueryError, QueryableStoreTypes,
+    Reaction, ReadOnlyKeyValueStore, ReadOnlySessionStore, ReadOnlyTimestampedKeyValueStore,
     ReadOnlyTimestampedWindowStore, ReadOnlyVersionedKeyValueStore, ReadOnlyWindowStore,
-    RestoreListener, StandbyUpdateListener, StartError, StoreLag, StoreQueryParameters,
-    StreamsConfig, SuspendReason, TagKeys, TaskError, TaskErrorKind, TaskRole, TaskState,
-    TaskStatus, ThreadMetadata, TopologyOptimization, UncaughtReaction, UserError, dead_letter,
-    log_and_continue, log_and_fail,
+    RestoreListener, StageChange, StandbyUpdateListener, StartError, StoreLag,
+    StoreQueryParameters, StreamsConfig, SuspendReason, TagKeys, TaskDuty, TaskError,
+    TaskErrorKind, TaskListener, TaskRole, TaskStage, TaskState, TaskStatus, TaskView,
+    ThreadMetadata, TopologyOptimization, UncaughtReaction, UserError, dead_letter,
+    log_and_continue, log_and_fail, view_group,
 };
 pub use headwater_store::{ValueAndTimestamp, VersionedPut, VersionedRecord};
 pub use instance::Headwater;

@@ -53,8 +53,11 @@ impl Instance {
         self.close_with(CloseOptions::timeout(timeout)).await
     }
 
-    /// Commits and closes everything. The group is left, if it is, as soon as everything is
-    /// committed, so that others go on while the stores are being closed.
+    /// Commits and closes everything.
+    ///
+    /// If the group is left, the tasks are handed over before: they go on here until the group has
+    /// decided who gets them, at most for half of the time given. Then they are committed and the
+    /// group is left, and others go on while the stores are being closed.
     ///
     /// ```no_run
     /// # async fn stop(instance: headwater_runtime::Instance) -> Result<(), headwater_runtime::CloseTimeout> {
@@ -75,7 +78,7 @@ impl Instance {
     /// # Cancel safety
     /// Dropping the future is a crash.
     pub async fn close_with(mut self, options: CloseOptions) -> Result<(), CloseTimeout> {
-        self.command(InstanceCommand::Close(options.group_membership));
+        self.command(InstanceCommand::Close(options.group_membership, options.timeout));
         let ended = tokio::time::timeout(options.timeout, &mut self.coordinator).await;
         match ended {
             // A panic has been reported by the panic hook.

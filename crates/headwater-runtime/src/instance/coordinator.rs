@@ -2,6 +2,7 @@
 //! tells the group, the restore loop, the fetcher and the threads what to do. It never waits for any
 //! of them.
 
+mod ending;
 mod entry;
 mod follow_side;
 mod global_side;
@@ -21,16 +22,17 @@ use headwater_changelog::{
     FollowCommand, FollowNews, FollowProgress, RestoreCommand, RestoreEnd, StoreStep,
 };
 use headwater_topology::TaskId;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
+use super::beats::Beats;
 use super::close::GroupMembership;
 use super::committer::CommitterEvent;
 use super::error::InstanceError;
 use super::fetcher::{FetchCommand, FetchFailure, Released};
 use super::global::GlobalNews;
 use super::group::{GroupCommand, GroupNews};
-use super::life_cycle::{Role, Stage, TaskEvent};
+use super::life_cycle::{Role, Stage};
 use super::opener::OpenedTask;
 use super::purge::PurgeSchedule;
 use super::shared::Shared;
@@ -41,6 +43,7 @@ use super::waits::Waits;
 use crate::facts::StandingShare;
 use crate::query::{LocalTask, LocalTasks};
 use crate::task::{TaskState, TaskWatch};
+use ending::Ending;
 use entry::TaskEntry;
 use global_side::Global;
 use leader_side::{Ends, Leading};
@@ -49,12 +52,16 @@ use task_side::send;
 use thread_side::ThreadHandle;
 
 /// What the user's handle tells the instance.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum InstanceCommand {
-    /// Commit, close everything, end.
-    Close(GroupMembership),
+    /// Hand over, commit, close everything, end, all in this time.
+    Close(GroupMembership, Duration),
     /// Stop processing, or go on (KIP-834).
     Pause(bool),
+    /// Start another thread, and tell its name.
+    AddThread(oneshot::Sender<Option<String>>),
+    /// End a thread, and tell its name when it is gone.
+    RemoveThread(oneshot::Sender<Option<String>>),
 }
 
 /// What a task does on an instance.
@@ -92,6 +99,8 @@ pub(super) struct Views {
     pub(super) local: watch::Sender<LocalTasks>,
     /// How far those are that follow.
     pub(super) followed: watch::Sender<BTreeMap<TaskId, Arc<FollowProgress>>>,
+    /// Names of the stream threads, in order of their numbers; `None`: it has been removed.
+    pub(super) threads: watch::Sender<Vec<Option<String>>>,
     pub(super) error: Arc<OnceLock<Arc<InstanceError>>>,
 }
 
@@ -135,15 +144,6 @@ enum Event {
     Fenced(BTreeSet<String>),
 }
 
-/// Whether and why the instance comes to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
-    No,
-    /// Tasks are closing, and the group is being left.
-    Tasks,
-    Over,
-}
-
 /// Whether this instance is in its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Member {
@@ -173,6 +173,8 @@ pub(super) struct Coordinator {
     views: Views,
     tasks: BTreeMap<TaskId, TaskEntry>,
     threads: Vec<ThreadHandle>,
+    /// Who wants to know when a thread has been removed.
+    removals: Vec<(usize, oneshot::Sender<Option<String>>)>,
     /// Everything spawned; dropping it ends all of it.
     jobs: JoinSet<()>,
     events: mpsc::UnboundedSender<Event>,
@@ -198,6 +200,7 @@ pub(super) struct Coordinator {
     waits: Waits,
     /// What it does as the leader.
     leading: Leading,
+    beats: Beats,
     /// How often it has asked for a round of its own accord.
     rejoins: u64,
     shutdown_requested: bool,
@@ -265,6 +268,7 @@ impl Coordinator {
             views,
             tasks: BTreeMap::new(),
             threads: Vec::new(),
+            removals: Vec::new(),
             jobs,
             events,
             committers,
@@ -284,6 +288,7 @@ impl Coordinator {
             warmups: BTreeSet::new(),
             waits: Waits::default(),
             leading: Leading::default(),
+            beats: Beats::default(),
             rejoins: 0,
             shutdown_requested: false,
             ending: Ending::No,
@@ -317,6 +322,7 @@ impl Coordinator {
             let handle = self.start_thread(thread, 0);
             self.threads.push(handle);
         }
+        self.show_threads();
         self.become_state(InstanceState::Rebalancing);
         self.join_anew();
         while self.ending != Ending::Over {
@@ -324,9 +330,13 @@ impl Coordinator {
             tokio::select! {
                 biased;
                 command = hears.commands.recv() => match command {
-                    Some(InstanceCommand::Close(membership)) => self.close(membership),
-                    None => self.close(GroupMembership::Default),
+                    Some(InstanceCommand::Close(membership, limit)) => {
+                        self.close(membership, limit);
+                    }
+                    None => self.end(InstanceState::PendingShutdown),
                     Some(InstanceCommand::Pause(paused)) => self.pause(paused),
+                    Some(InstanceCommand::AddThread(told)) => self.add_thread(told),
+                    Some(InstanceCommand::RemoveThread(told)) => self.remove_thread(told),
                 },
                 Some(news) = self.group_news.recv() => self.hear_group(news),
                 Some((thread, event)) = hears.committers.recv() => {
@@ -408,57 +418,6 @@ impl Coordinator {
     fn fatal(&mut self, error: InstanceError) {
         self.views.error.get_or_init(|| Arc::new(error));
         self.end(InstanceState::PendingError);
-    }
-
-    fn close(&mut self, membership: GroupMembership) {
-        self.membership = membership;
-        self.end(InstanceState::PendingShutdown);
-    }
-
-    fn end(&mut self, state: InstanceState) {
-        if self.ending != Ending::No {
-            return;
-        }
-        self.become_state(state);
-        self.ending = Ending::Tasks;
-        let tasks: Vec<TaskId> = self.tasks.keys().copied().collect();
-        for task in tasks {
-            self.drive(task, TaskEvent::Revoked);
-        }
-    }
-
-    fn end_if_all_gone(&mut self) {
-        if self.ending != Ending::Tasks {
-            return;
-        }
-        let leaves = match self.membership {
-            // A static member keeps its place for a quick restart.
-            GroupMembership::Default => self.shared.config.group_instance_id.is_none(),
-            GroupMembership::LeaveGroup => true,
-            GroupMembership::RemainInGroup => false,
-        };
-        // Others can take over while the stores are being closed.
-        let has_committed = self.tasks.values().all(|entry| !entry.life.is_on_thread());
-        if leaves && has_committed && self.member == Member::Yes {
-            self.leave_group();
-        }
-        if self.tasks.is_empty() {
-            // Nobody reads the global stores any more.
-            self.global.close();
-        }
-        if self.tasks.is_empty() && self.global.is_gone() && self.member != Member::Leaving {
-            self.finish();
-        }
-    }
-
-    fn finish(&mut self) {
-        self.ending = Ending::Over;
-        let pending_error = *self.views.state.borrow() == InstanceState::PendingError;
-        self.become_state(if pending_error {
-            InstanceState::Error
-        } else {
-            InstanceState::NotRunning
-        });
     }
 
     fn pause(&mut self, paused: bool) {

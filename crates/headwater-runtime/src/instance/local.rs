@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use headwater_changelog::StoreLag;
 use headwater_topology::TaskId;
+use tokio::sync::oneshot;
 
+use super::coordinator::InstanceCommand;
 use super::{Instance, TaskRole};
 use crate::task::TaskState;
 
@@ -23,13 +25,35 @@ impl Instance {
     /// The stream threads of this instance, in order.
     pub fn local_threads(&self) -> Vec<ThreadMetadata> {
         let tasks = self.tasks();
-        let names = self.thread_names.iter().cloned().enumerate();
-        let threads = names.map(|(index, name)| {
-            let own = tasks.iter().filter(|(_, status)| status.thread == Some(index + 1));
-            let active_tasks = own.map(|(&task, status)| (task, status.state)).collect();
-            ThreadMetadata { name, active_tasks }
-        });
+        let names = self.thread_names.borrow().clone();
+        let names = names.into_iter().enumerate();
+        let threads =
+            names.filter_map(|(index, name)| Some((index, name?))).map(|(index, name)| {
+                let own = tasks.iter().filter(|(_, status)| status.thread == Some(index + 1));
+                let active_tasks = own.map(|(&task, status)| (task, status.state)).collect();
+                ThreadMetadata { name, active_tasks }
+            });
         threads.collect()
+    }
+
+    /// Starts another stream thread, which gets its share of the tasks of this instance. Answers its
+    /// name; `None` when the instance is ending. Other instances hear of the new capacity with the
+    /// next rebalance (feature row R25, KIP-663).
+    ///
+    /// Caches and limits of memory of each thread stay as they were at the start.
+    pub async fn add_stream_thread(&self) -> Option<String> {
+        let (told, hears) = oneshot::channel();
+        self.command(InstanceCommand::AddThread(told));
+        hears.await.ok().flatten()
+    }
+
+    /// Ends the stream thread of the highest number; its tasks go on on the others, from a commit.
+    /// Answers its name when it has let go of them; `None`, and nothing happens, when it is the last
+    /// one or the instance is ending.
+    pub async fn remove_stream_thread(&self) -> Option<String> {
+        let (told, hears) = oneshot::channel();
+        self.command(InstanceCommand::RemoveThread(told));
+        hears.await.ok().flatten()
     }
 
     /// How far the stores of standbys and warm-ups are behind their changelogs (KIP-535), by task.

@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use headwater_assignor as assignor;
 use headwater_assignor::{
-    ApplicationState, AssignError, Checked, FallbackPrior, FollowUp, InstanceInfo, Lag, MemberInfo,
-    Move, PartitionRole, Settings, StandingPlan, TaskAssignor, TaskInfo, TaskPartition, Waiting,
-    WarmupProgress,
+    ApplicationState, AssignError, Checked, CopyKind, FallbackPrior, FollowUp, InstanceInfo, Lag,
+    MemberInfo, Move, PartitionRole, Reason, Settings, StandingPlan, TaskAssignor, TaskInfo,
+    TaskPartition, Waiting, WarmupProgress,
 };
 use headwater_broker::{MemberId, TopicName};
 use headwater_topology::{TaskId, TaskPlan};
 
 use crate::config::StreamsConfig;
-use crate::facts::{MemberFacts, MemberPlan, StandingShare};
+use crate::facts::{MemberFacts, MemberPlan, StandingShare, TaskNote};
 
 /// The changelog topics of each task; source topics that double as changelogs among them.
 pub(super) type Changelogs = BTreeMap<TaskId, Vec<TopicName>>;
@@ -65,6 +65,33 @@ pub(super) fn plan(
         let told = members.keys().map(|member| (member.clone(), stop.clone())).collect();
         return Ok(Planned { told, ..Planned::default() });
     }
+    let (leaving, staying): (Members, Members) =
+        members.clone().into_iter().partition(|(_, facts)| facts.leaving);
+    let mut planned = if staying.is_empty() {
+        Planned::default()
+    } else {
+        plan_of_staying(GroupFacts { members: &staying, ..facts }, assignor, fallback)?
+    };
+    hand_over_of_leaving(facts.changelogs, &staying, &leaving, &mut planned);
+    note_reasons(members, &mut planned);
+    let round_follows = planned.told.values().any(|plan| !plan.withheld.is_empty());
+    for plan in planned.told.values_mut() {
+        plan.round_follows = round_follows;
+        plan.members = u32::try_from(staying.len()).unwrap_or(u32::MAX);
+        plan.generation = facts.generation;
+    }
+    name_transactional_ids(members, &mut planned.told);
+    Ok(planned)
+}
+
+/// The members of a group with what they say.
+type Members = BTreeMap<MemberId, MemberFacts>;
+
+fn plan_of_staying(
+    facts: GroupFacts<'_>,
+    assignor: &dyn TaskAssignor,
+    fallback: Option<&dyn TaskAssignor>,
+) -> Result<Planned, AssignError> {
     let mut state = application_state(facts);
     let early = set_aside_early_judgements(&mut state, facts);
     let mut checked = assign(&state, facts, assignor, fallback)?;
@@ -91,19 +118,12 @@ pub(super) fn plan(
                 warmup: &followed & &warmups,
                 waited_for: &followed & &waited_for,
                 withheld: hand_over.withheld.into_iter().map(from_assignor).collect(),
-                round_follows: false,
                 standing: standing.clone(),
                 ..MemberPlan::default()
             };
             told.insert(MemberId::from(member.as_str()), plan);
         }
     }
-    if told.values().any(|plan| !plan.withheld.is_empty()) {
-        for plan in told.values_mut() {
-            plan.round_follows = true;
-        }
-    }
-    name_transactional_ids(members, &mut told);
     let moves = assignor::moves(&state, &assignment);
     // Unknown lags are asked for again.
     let followup = match assignment.followup {
@@ -111,6 +131,57 @@ pub(super) fn plan(
         followup => followup,
     };
     Ok(Planned { told, moves, followup, waiting: assignment.waiting_for, rejected })
+}
+
+/// Whoever leaves gets nothing, and releases what it runs when it hears so: its tasks are withheld
+/// until then from those who get them, and followed meanwhile where there is state of them.
+fn hand_over_of_leaving(
+    changelogs: &Changelogs,
+    staying: &Members,
+    leaving: &Members,
+    planned: &mut Planned,
+) {
+    let owner = |task: &TaskId| leaving.values().find(|facts| facts.owned.contains(task));
+    for (member, plan) in &mut planned.told {
+        let held = staying.get(member).map(|facts| &facts.held);
+        let (withheld, active) =
+            plan.active.iter().copied().partition(|task| owner(task).is_some());
+        plan.active = active;
+        let is_stateful =
+            |task: &TaskId| changelogs.get(task).is_some_and(|topics| !topics.is_empty());
+        let has_state = |task: &TaskId| held.is_some_and(|held| held.contains_key(task));
+        let withheld: BTreeSet<TaskId> = withheld;
+        plan.standby.extend(withheld.iter().filter(|it| is_stateful(it) && has_state(it)));
+        plan.withheld.extend(withheld);
+    }
+    for moved in planned.moves.iter_mut().filter(|it| it.kind == CopyKind::Active) {
+        if moved.from.is_none()
+            && let Some(facts) = owner(&from_assignor(moved.task))
+        {
+            moved.from = Some(instance_id(facts));
+            moved.reason = Reason::OwnerLeft;
+        }
+    }
+    planned.told.extend(leaving.keys().map(|member| (member.clone(), MemberPlan::default())));
+}
+
+/// Tells everybody why what is new has come, and how far it is behind, for whoever looks from
+/// outside.
+fn note_reasons(members: &Members, planned: &mut Planned) {
+    for moved in planned.moves.iter().filter(|moved| moved.to.is_some()) {
+        let task = from_assignor(moved.task);
+        let note = TaskNote { reason: Some(moved.reason.as_str().to_owned()), behind: moved.cost };
+        let there = |member: &MemberId, plan: &MemberPlan| {
+            let is_new = match moved.kind {
+                CopyKind::Active => plan.active.contains(&task) || plan.withheld.contains(&task),
+                _ => plan.standby.contains(&task) || plan.warmup.contains(&task),
+            };
+            is_new && members.get(member).map(instance_id) == moved.to
+        };
+        for (_, plan) in planned.told.iter_mut().filter(|(member, plan)| there(member, plan)) {
+            plan.notes.insert(task, note.clone());
+        }
+    }
 }
 
 /// What the settings of the leader say about assignment.

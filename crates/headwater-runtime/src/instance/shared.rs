@@ -89,8 +89,8 @@ impl Shared {
     }
 
     /// The transactional ids of all stream threads; none under at-least-once.
-    pub(super) fn transactional_ids(&self) -> BTreeSet<String> {
-        let threads = 0..self.config.num_stream_threads;
+    pub(super) fn transactional_ids(&self, threads: usize) -> BTreeSet<String> {
+        let threads = 0..threads;
         let is_used = self.config.is_exactly_once();
         threads.filter(|_| is_used).map(|thread| self.transactional_id(thread)).collect()
     }

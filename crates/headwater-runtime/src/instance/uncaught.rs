@@ -30,6 +30,7 @@ pub(super) struct Hooks {
     pub(super) state: Option<Arc<StateListener>>,
     pub(super) restore: Arc<dyn headwater_changelog::RestoreListener>,
     pub(super) standby: Arc<dyn headwater_changelog::StandbyUpdateListener>,
+    pub(super) tasks: Arc<dyn super::TaskListener>,
 }
 
 impl fmt::Debug for Hooks {

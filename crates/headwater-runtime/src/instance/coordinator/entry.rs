@@ -15,7 +15,13 @@ use crate::task::{InputStart, StorePlace, TaskWatch};
 #[derive(Debug)]
 pub(super) struct TaskEntry {
     pub(super) thread: usize,
+    /// The thread to which it goes when it has left the one where it is.
+    pub(super) moves_to: Option<usize>,
     pub(super) life: LifeCycle,
+    /// When its stage began, in monotonic time.
+    pub(super) stage_since: Duration,
+    /// Since when it is to be active here and does not process; `None` while it does.
+    pub(super) idle_since: Option<Duration>,
     /// Between opening and running.
     pub(super) startable: Option<Startable>,
     /// Where its stores are in their storages, while they are open.
@@ -29,6 +35,13 @@ pub(super) struct TaskEntry {
     pub(super) local_stores: Arc<[LocalStore]>,
     /// Of a task with changelogs.
     pub(super) renewal: Option<Renewal>,
+}
+
+impl TaskEntry {
+    /// The thread where it is, or will be.
+    pub(super) fn next_thread(&self) -> usize {
+        self.moves_to.unwrap_or(self.thread)
+    }
 }
 
 /// An idle task commits from time to time all the same, so that its stores do not seem to be older

@@ -14,7 +14,7 @@ use headwater_topology::TaskId;
 
 use super::entry::{Stores, TaskEntry};
 use super::task_side::send;
-use super::{Coordinator, Event, Plan};
+use super::{Coordinator, Ending, Event, Plan};
 use crate::instance::error::InstanceError;
 use crate::instance::life_cycle::{Stage, TaskEvent};
 use crate::instance::waits::{Reached, Rejoin};
@@ -119,6 +119,9 @@ impl Coordinator {
 
     /// Joins the group again of its own accord.
     pub(super) fn ask_for_a_round(&mut self) {
+        if self.ending != Ending::No {
+            return;
+        }
         self.rejoins += 1;
         self.join();
     }

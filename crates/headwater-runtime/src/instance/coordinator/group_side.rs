@@ -13,6 +13,7 @@ use super::leader_side::Leading;
 use super::task_side::send;
 use super::{Coordinator, Ending, Event, Member, Plan, TaskEntry};
 use crate::facts::{MemberFacts, MemberPlan};
+use crate::instance::beats::beat_interval;
 use crate::instance::error::InstanceError;
 use crate::instance::group::{self, GroupCommand, GroupNews};
 use crate::instance::life_cycle::{Role, TaskEvent};
@@ -22,9 +23,6 @@ use crate::instance::state::InstanceState;
 /// The name of our protocol in the group: members of another are refused by the broker.
 const PROTOCOL: &str = "headwater";
 
-/// At most so long between two heartbeats while tasks wait for their owners to release them.
-const HEARTBEAT_BEFORE_A_ROUND: Duration = Duration::from_millis(50);
-
 /// Time between two tries to join a group that has members of another protocol.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
 
@@ -32,6 +30,8 @@ impl Coordinator {
     /// Joins the group as a new member.
     pub(super) fn join_anew(&mut self) {
         let config = &self.shared.config;
+        let longest = Duration::from_millis(config.heartbeat_interval_ms);
+        let heartbeat_interval = beat_interval(longest, self.beats.members, false);
         let options = GroupOptions {
             group: self.shared.group.clone(),
             protocol: PROTOCOL.to_owned(),
@@ -40,13 +40,14 @@ impl Coordinator {
             topics: self.shared.input_topics(),
             session_timeout: Duration::from_millis(config.session_timeout_ms),
             rebalance_timeout: Duration::from_millis(config.max_poll_interval_ms),
-            heartbeat_interval: Duration::from_millis(config.heartbeat_interval_ms),
+            heartbeat_interval,
         };
         let (commands, told) = mpsc::unbounded_channel();
         let (news, hear_news) = mpsc::unbounded_channel();
         self.jobs.spawn(group::run(self.shared.broker.membership(options), told, news));
         self.group = commands;
         self.group_news = hear_news;
+        self.beats.every = heartbeat_interval;
         self.member = Member::Yes;
         self.join();
     }
@@ -59,7 +60,7 @@ impl Coordinator {
         let owned = self.tasks.iter().filter(|(_, entry)| entry.life.is_owned());
         let facts = MemberFacts {
             process_id: self.shared.process_id,
-            capacity: u32::try_from(self.shared.config.num_stream_threads).unwrap_or(u32::MAX),
+            capacity: self.capacity(),
             owned: owned.map(|(&task, _)| task).collect(),
             running: self.running(),
             held: self.held_state(),
@@ -69,8 +70,9 @@ impl Coordinator {
             standing_age_ms: u64::try_from(standing_age.as_millis()).unwrap_or(u64::MAX),
             rejoins: self.rejoins,
             shutdown_requested: self.shutdown_requested,
-            transactional_ids: self.shared.transactional_ids(),
+            transactional_ids: self.shared.transactional_ids(self.threads.len()),
             known_transactional_ids: self.known_ids.union(&self.fencing).cloned().collect(),
+            leaving: self.is_leaving(),
         };
         send(&self.group, GroupCommand::Join(facts.encode()));
     }
@@ -120,28 +122,50 @@ impl Coordinator {
         }
     }
 
-    /// Members hear of a rebalance only by heartbeat, so they beat often while one is to come.
-    fn beat(&self, round_follows: bool) {
-        let usual = Duration::from_millis(self.shared.config.heartbeat_interval_ms);
-        let interval = if round_follows { usual.min(HEARTBEAT_BEFORE_A_ROUND) } else { usual };
-        send(&self.group, GroupCommand::Beat(interval));
+    /// Members hear of a rebalance only by heartbeat, so they beat often while one is to come, and
+    /// while one may be: when a copy has fallen silent.
+    pub(super) fn beat(&mut self, now: Duration) {
+        let longest = Duration::from_millis(self.shared.config.heartbeat_interval_ms);
+        let session = Duration::from_millis(self.shared.config.session_timeout_ms);
+        let followed = self.tasks.iter().filter_map(|(&task, entry)| {
+            let progress = entry.progress.as_ref()?;
+            Some((task, progress.offset_sum()))
+        });
+        let is_silent = self.beats.silence.look(now, session, followed);
+        let interval =
+            beat_interval(longest, self.beats.members, self.beats.round_follows || is_silent);
+        self.beat_every(interval);
+    }
+
+    pub(super) fn beat_every(&mut self, interval: Duration) {
+        if self.beats.every != interval {
+            tracing::debug!(
+                interval_ms = interval.as_millis(),
+                members = self.beats.members,
+                "heartbeats"
+            );
+            self.beats.every = interval;
+            send(&self.group, GroupCommand::Beat(interval));
+        }
     }
 
     /// Does what the leader has decided.
     fn follow(&mut self, plan: &MemberPlan) {
+        if self.ending != Ending::No {
+            self.hand_over();
+            return;
+        }
         if plan.shutdown {
             self.fatal(InstanceError::ShutdownRequested);
             return;
         }
-        if self.ending != Ending::No {
-            return;
-        }
-        self.beat(plan.round_follows);
+        let now = self.shared.clock.monotonic();
+        (self.beats.members, self.beats.round_follows) = (plan.members, plan.round_follows);
+        self.beat(now);
         self.plan = Plan::Followed;
         self.standing.clone_from(&plan.standing);
         self.known_ids.clone_from(&plan.transactional_ids);
         self.fence(&plan.to_fence);
-        let now = self.shared.clock.monotonic();
         self.standing_since = now;
         self.warmups.clone_from(&plan.warmup);
         let longest = Duration::from_millis(self.shared.config.probing_rebalance_interval_ms);
@@ -193,6 +217,7 @@ impl Coordinator {
         self.member = member;
         self.leading = Leading::default();
         self.waits.clear();
+        self.stop_handing_over();
         let tasks: Vec<TaskId> = self.tasks.keys().copied().collect();
         for task in tasks {
             self.drive(task, TaskEvent::Lost);

@@ -13,12 +13,13 @@ use headwater_topology::TaskId;
 
 use super::entry::{Renewal, Startable, Stores, TaskEntry};
 use super::follow_side::standby_failed;
-use super::{Coordinator, Ending, Event, watch_of};
+use super::{Coordinator, Ending, Event, TaskRole, watch_of};
 use crate::instance::committer::{CommitterCommand, FollowedChangelog, leader_epochs};
 use crate::instance::error::InstanceError;
 use crate::instance::fetcher::{FetchCommand, FetchFailure, FetchInput};
 use crate::instance::life_cycle::{LifeCycle, Moved, Role, Stage, TaskAction, TaskEvent};
 use crate::instance::opener::{OpenedTask, open_task, prepare_task};
+use crate::instance::stages::{StageChange, TaskStage, reason};
 use crate::instance::storages::{Complete, close_storages};
 use crate::task::NewTask;
 use crate::worker::{ClosedTask, ToWorker};
@@ -27,6 +28,7 @@ impl Coordinator {
     /// The plan gives this task to the instance.
     pub(super) fn take(&mut self, task: TaskId, role: Role) {
         let thread = self.least_loaded_thread();
+        let now = self.shared.clock.monotonic();
         if let Some(entry) = self.tasks.get_mut(&task) {
             if role == Role::Active && !entry.life.is_owned() {
                 entry.thread = thread;
@@ -36,7 +38,10 @@ impl Coordinator {
         }
         let entry = TaskEntry {
             thread,
+            moves_to: None,
             life: LifeCycle::new(role),
+            stage_since: now,
+            idle_since: (role == Role::Active).then_some(now),
             startable: None,
             places: Vec::new(),
             progress: None,
@@ -46,6 +51,8 @@ impl Coordinator {
             renewal: None,
         };
         self.tasks.insert(task, entry);
+        let waits = Stage::Waiting { until: Duration::ZERO };
+        self.tell_stage(task, None, (TaskEvent::Assigned(role), Some(waits)), now);
         self.drive(task, TaskEvent::TimePassed { may_open: self.may_open() });
     }
 
@@ -65,6 +72,7 @@ impl Coordinator {
                 entry.progress = None;
             }
         }
+        self.tell_stage(task, Some(before.stage()), (event, next.map(LifeCycle::stage)), now);
         for action in actions {
             self.act(task, action);
         }
@@ -72,6 +80,40 @@ impl Coordinator {
             self.tasks.remove(&task);
         }
         self.run_if_ready(task);
+    }
+
+    /// Tells that a task has gone from one stage to another, if it has. A task whose life has ended
+    /// is still in the table.
+    fn tell_stage(
+        &mut self,
+        task: TaskId,
+        from: Option<Stage>,
+        (event, next): (TaskEvent, Option<Stage>),
+        now: Duration,
+    ) {
+        let Some(entry) = self.tasks.get_mut(&task) else { return };
+        let (from, to) = (from.map(TaskStage::from), next.map(TaskStage::from));
+        let is_idle = entry.life.wanted() == Some(Role::Active) && to != Some(TaskStage::Running);
+        let idle_since = if is_idle { entry.idle_since.or(Some(now)) } else { None };
+        let idle = std::mem::replace(&mut entry.idle_since, idle_since);
+        if from == to {
+            return;
+        }
+        let lasted = now.saturating_sub(std::mem::replace(&mut entry.stage_since, now));
+        let role =
+            self.tasks.get(&task).map_or(TaskRole::Active, |entry| self.status(task, entry).role);
+        let reason = reason(event);
+        let name = |stage: Option<TaskStage>| stage.map_or("none", TaskStage::as_str);
+        tracing::debug!(
+            %task, ?role, from = name(from), to = name(to), reason, lasted_ms = lasted.as_millis(), "stage"
+        );
+        let idle = idle.filter(|_| to == Some(TaskStage::Running));
+        let idle = idle.map(|since| now.saturating_sub(since));
+        if let Some(idle) = idle {
+            let thread = self.tasks.get(&task).map(|entry| entry.thread + 1);
+            tracing::info!(%task, thread, idle_ms = idle.as_millis(), "the task runs");
+        }
+        self.hooks.tasks.on_stage(&StageChange { task, role, from, to, reason, lasted, idle });
     }
 
     /// Whether tasks that have ended begin anew.
@@ -236,8 +278,7 @@ impl Coordinator {
             })
             .collect();
         thread.tell_committer(CommitterCommand::Follow(followed));
-        let Startable { inputs, changelogs } = startable;
-        tracing::info!(%task, thread = entry.thread + 1, changelogs = changelogs.len(), "the task runs");
+        let Startable { inputs, .. } = startable;
         let fetch: Vec<FetchInput> = inputs
             .iter()
             .map(|(start, reset)| FetchInput {
@@ -279,6 +320,7 @@ impl Coordinator {
         send(&self.fetcher, FetchCommand::Remove(task));
         if let Some(entry) = self.tasks.get_mut(&task) {
             entry.stores = Stores::Storages(storages);
+            entry.thread = entry.moves_to.take().unwrap_or(entry.thread);
             self.drive(task, TaskEvent::LeftThread { clean });
         }
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use headwater_broker::WriterOptions;
 use headwater_topology::TaskId;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::entry::TaskEntry;
 use super::task_side::send;
-use super::{Coordinator, Event, Member};
+use super::{Coordinator, Ending, Event, Member};
 use crate::instance::committer::{CommitFailure, Committer, CommitterCommand, CommitterEvent};
 use crate::instance::error::InstanceError;
 use crate::instance::fetcher::FetchCommand;
@@ -36,6 +36,10 @@ enum Condition {
     Failed,
     /// Another thread takes its place when all tasks have left.
     Replacing,
+    /// It ends when all tasks have left.
+    Removing,
+    /// It was removed. Its number is given to the next one that is added.
+    Removed,
     /// It has ended by itself.
     Dead,
 }
@@ -55,6 +59,19 @@ impl ThreadHandle {
 
     pub(super) fn takes_tasks(&self) -> bool {
         self.condition == Condition::Working
+    }
+
+    /// Whether the user wants it: it takes tasks, or will again.
+    pub(super) fn stays(&self) -> bool {
+        !matches!(self.condition, Condition::Removing | Condition::Removed)
+    }
+
+    /// Lets go of the thread and its committer, which end then.
+    fn let_go(&mut self) {
+        self.to_thread = mpsc::unbounded_channel().0;
+        self.to_committer = mpsc::unbounded_channel().0;
+        self.generation += 1;
+        self.condition = Condition::Removed;
     }
 }
 
@@ -136,7 +153,124 @@ impl Coordinator {
             let own = |entry: &&TaskEntry| entry.thread == *thread && entry.life.is_owned();
             self.tasks.values().filter(own).count()
         };
-        (0..self.threads.len()).min_by_key(load).expect("an instance has threads")
+        let threads = (0..self.threads.len()).filter(|thread| self.threads[*thread].stays());
+        threads.min_by_key(load).expect("an instance has threads")
+    }
+
+    /// How many threads there are for tasks.
+    pub(super) fn capacity(&self) -> u32 {
+        let staying = self.threads.iter().filter(|thread| thread.stays()).count();
+        u32::try_from(staying).unwrap_or(u32::MAX)
+    }
+
+    /// Starts another thread, under the lowest number that is free, and gives it its share of the
+    /// tasks. The group hears of it with the next round.
+    pub(super) fn add_thread(&mut self, told: oneshot::Sender<Option<String>>) {
+        let name = (self.ending == Ending::No).then(|| {
+            let free = self.threads.iter().position(|it| it.condition == Condition::Removed);
+            let thread = free.unwrap_or(self.threads.len());
+            let generation = free.map_or(0, |free| self.threads[free].generation + 1);
+            let handle = self.start_thread(thread, generation);
+            match free {
+                Some(free) => self.threads[free] = handle,
+                None => self.threads.push(handle),
+            }
+            self.spread_tasks();
+            self.threads_changed();
+            tracing::info!(thread = thread + 1, "a stream thread is added");
+            self.shared.thread_name(thread)
+        });
+        // Whoever asked may not want to know any more.
+        drop(told.send(name));
+    }
+
+    /// Ends the thread of the highest number; its tasks go to the others, after a commit. The last
+    /// thread stays.
+    pub(super) fn remove_thread(&mut self, told: oneshot::Sender<Option<String>>) {
+        let staying = (0..self.threads.len()).rev().find(|thread| self.threads[*thread].stays());
+        let Some(thread) = staying.filter(|_| self.ending == Ending::No && self.capacity() > 1)
+        else {
+            drop(told.send(None));
+            return;
+        };
+        tracing::info!(thread = thread + 1, "a stream thread is removed");
+        self.threads[thread].condition = Condition::Removing;
+        self.removals.push((thread, told));
+        let tasks: Vec<TaskId> = self.tasks.keys().copied().collect();
+        for task in tasks {
+            if self.tasks[&task].thread == thread {
+                let to = self.least_loaded_thread();
+                self.move_to_thread(task, to);
+            }
+        }
+        self.threads_changed();
+    }
+
+    /// Moves tasks from threads with more of them to threads with fewer, until all have their share.
+    fn spread_tasks(&mut self) {
+        loop {
+            let load = |thread: usize| {
+                let own =
+                    |entry: &&TaskEntry| entry.next_thread() == thread && entry.life.is_owned();
+                self.tasks.values().filter(own).count()
+            };
+            let staying = (0..self.threads.len()).filter(|thread| self.threads[*thread].stays());
+            let loads: Vec<(usize, usize)> = staying.map(|thread| (load(thread), thread)).collect();
+            let (Some(&(most, from)), Some(&(least, to))) =
+                (loads.iter().max(), loads.iter().min())
+            else {
+                return;
+            };
+            let mut tasks = self.tasks.iter();
+            let moved = tasks
+                .find(|(_, entry)| entry.next_thread() == from && entry.life.is_owned())
+                .map(|(&task, _)| task);
+            match moved {
+                Some(task) if most > least + 1 => self.move_to_thread(task, to),
+                _ => return,
+            }
+        }
+    }
+
+    /// Lets a task go on on another thread of this instance: it leaves its own after a commit, and
+    /// nobody else hears of it.
+    fn move_to_thread(&mut self, task: TaskId, thread: usize) {
+        let Some(entry) = self.tasks.get_mut(&task) else { return };
+        if entry.life.is_on_thread() {
+            entry.moves_to = Some(thread);
+            self.drive(task, TaskEvent::Interrupted { commit: true });
+        } else {
+            entry.thread = thread;
+        }
+    }
+
+    fn threads_changed(&mut self) {
+        self.show_threads();
+        // Ids of transactions must be known to the others before they are used.
+        if self.shared.config.is_exactly_once() {
+            self.ask_for_a_round();
+        }
+    }
+
+    pub(super) fn show_threads(&self) {
+        let name = |(number, handle): (usize, &ThreadHandle)| {
+            handle.stays().then(|| self.shared.thread_name(number))
+        };
+        let names = self.threads.iter().enumerate().map(name).collect();
+        self.views.threads.send_replace(names);
+    }
+
+    fn end_of_thread(&mut self, thread: usize) {
+        self.threads[thread].let_go();
+        let name = self.shared.thread_name(thread);
+        let (done, rest) =
+            std::mem::take(&mut self.removals).into_iter().partition(|(of, _)| *of == thread);
+        self.removals = rest;
+        for (_, told) in done {
+            let told: oneshot::Sender<Option<String>> = told;
+            // Whoever asked may not want to know any more.
+            drop(told.send(Some(name.clone())));
+        }
     }
 
     pub(super) fn hear_committer(&mut self, thread: usize, event: CommitterEvent) {
@@ -210,7 +344,9 @@ impl Coordinator {
 
     /// Takes all tasks off a thread, without a commit.
     fn empty_thread(&mut self, thread: usize, condition: Condition) {
-        self.threads[thread].condition = condition;
+        if self.threads[thread].stays() {
+            self.threads[thread].condition = condition;
+        }
         for task in self.tasks_on(thread) {
             self.drive(task, TaskEvent::Interrupted { commit: false });
         }
@@ -228,7 +364,8 @@ impl Coordinator {
     pub(super) fn renew_threads(&mut self) {
         for thread in 0..self.threads.len() {
             let condition = self.threads[thread].condition;
-            if condition == Condition::Working || !self.tasks_on(thread).is_empty() {
+            let is_done = matches!(condition, Condition::Working | Condition::Removed);
+            if is_done || !self.tasks_on(thread).is_empty() {
                 continue;
             }
             match condition {
@@ -240,7 +377,11 @@ impl Coordinator {
                     let generation = self.threads[thread].generation + 1;
                     self.threads[thread] = self.start_thread(thread, generation);
                 }
-                Condition::Working | Condition::Dead => continue,
+                Condition::Removing => {
+                    self.end_of_thread(thread);
+                    continue;
+                }
+                Condition::Working | Condition::Dead | Condition::Removed => continue,
             }
             let waiting: Vec<TaskId> = self
                 .tasks
@@ -259,11 +400,15 @@ impl Coordinator {
         if self.threads[thread].generation != generation {
             return;
         }
+        let was_wanted = self.threads[thread].stays();
         self.threads[thread].condition = Condition::Dead;
         for task in self.tasks_on(thread) {
             send(&self.fetcher, FetchCommand::Remove(task));
             let instance_goes_on = self.goes_on();
             self.drive(task, TaskEvent::ThreadDied { instance_goes_on });
+        }
+        if !was_wanted {
+            self.end_of_thread(thread);
         }
         self.uncaught(Some(thread), InstanceError::ThreadPanicked { thread: thread + 1 });
     }

@@ -8,7 +8,7 @@ use headwater_changelog::BlockingExt;
 use headwater_topology::TaskId;
 
 use super::task_side::send;
-use super::{Coordinator, Event, Member};
+use super::{Coordinator, Event, Member, Plan};
 use crate::instance::life_cycle::{Stage, TaskEvent};
 use crate::worker::ToWorker;
 
@@ -31,6 +31,8 @@ impl Coordinator {
             .chain(self.purge.due_at())
             .chain(self.waits.due().filter(|due| *due > now))
             .chain(self.leading.probe_at)
+            .chain(self.beats.silence.due())
+            .chain(self.hand_over_due())
             .chain([watch, self.next_cleaning]);
         let first = due.min().unwrap_or(now);
         first.saturating_sub(now).min(MAX_WAIT)
@@ -44,6 +46,10 @@ impl Coordinator {
         }
         self.renew(now);
         self.look_at_waits();
+        self.look_at_hand_over(now);
+        if self.plan == Plan::Followed && self.member == Member::Yes {
+            self.beat(now);
+        }
         self.probe(now);
         self.refresh_limits(now);
         self.purge(now);

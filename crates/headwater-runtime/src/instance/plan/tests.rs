@@ -44,6 +44,7 @@ fn members(members: &[(u32, &[u32])]) -> BTreeMap<MemberId, MemberFacts> {
             shutdown_requested: capacity == 9,
             transactional_ids: BTreeSet::new(),
             known_transactional_ids: BTreeSet::new(),
+            leaving: false,
         };
         (MemberId::from(char::from(name).to_string()), facts)
     };
@@ -167,6 +168,39 @@ fn one_leaves() {
         a: 0_0 0_1 0_2 0_3
     "#]],
     );
+}
+
+/// Whoever leaves goes on until others are told to get ready for its tasks, and gets nothing more.
+#[test]
+fn one_that_leaves_hands_over() {
+    let leave = |group: &mut BTreeMap<MemberId, MemberFacts>, member: usize| {
+        group.values_mut().nth(member).unwrap().leaving = true;
+    };
+    let assignor = MinimumMovement::default();
+    let mut group = members(&[(1, &[0, 1]), (1, &[2, 3]), (1, &[])]);
+    leave(&mut group, 0);
+    // `c` has followed task 0; nobody has followed task 1.
+    group.values_mut().nth(2).unwrap().held.insert(TaskId::new(0, 0), Some(100));
+    let planned = make_plan(&assignor, &group).unwrap();
+    expect![[r#"
+        a: 
+        b: 0_2 0_3
+        c:  later 0_0 0_1
+    "#]]
+    .assert_eq(&draw(&planned));
+    let told: Vec<_> = planned.told.values().collect();
+    assert_eq!(told[2].standby, tasks(&[0]), "what will run here is followed until then");
+    assert!(told.iter().all(|plan| plan.round_follows && plan.members == 2));
+    let from: BTreeSet<_> = planned.moves.iter().map(|moved| moved.from.clone()).collect();
+    let a = assignor::InstanceId::new(Uuid::from_u128(u128::from(b'a')).to_string());
+    assert_eq!(from, BTreeSet::from([Some(a)]));
+
+    // All leave: there is nothing to decide.
+    leave(&mut group, 1);
+    leave(&mut group, 2);
+    let planned = make_plan(&assignor, &group).unwrap();
+    assert!(planned.told.values().all(|plan| plan.active.is_empty() && plan.members == 0));
+    assert_eq!(planned.told.len(), 3);
 }
 
 #[test]

@@ -2,7 +2,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use headwater_broker::{OffsetSpec, TopicPartition};
-use headwater_runtime::{Execution, InstanceState};
+use headwater_runtime::{
+    Execution, Instance, InstanceState, ProcessingGuarantee, StreamsConfig, TaskState,
+};
 
 use super::harness::{
     APPLICATION, CHANGELOG, REPARTITION, WordCount, World, close, files, running,
@@ -113,6 +115,67 @@ async fn several_threads_share_the_tasks() {
     world.write("a b a c").await;
     world.wait_for_counts(&[("a", 2), ("b", 1), ("c", 1)]).await;
     close(instance).await;
+}
+
+/// Tasks of each thread that there is, in order.
+fn shares(instance: &Instance) -> Vec<usize> {
+    instance.local_threads().iter().map(|thread| thread.active_tasks.len()).collect()
+}
+
+/// Waits until each thread has so many tasks, and all run.
+async fn shared_as(instance: &Instance, expected: &[usize]) {
+    for _ in 0..1000 {
+        let all_run = instance.tasks().values().all(|task| task.state == TaskState::Running);
+        if all_run && shares(instance) == expected {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{:?} and not {expected:?}", instance.local_threads());
+}
+
+/// Threads come and go, and tasks move between them without the group.
+async fn threads_come_and_go(config: StreamsConfig, world: &World) {
+    let instance = world.builder(WordCount::default()).config(config).start().await.unwrap();
+    running(&instance).await;
+    let names = |instance: &Instance| -> Vec<String> {
+        instance.local_threads().into_iter().map(|thread| thread.name).collect()
+    };
+    let first = names(&instance);
+    assert_eq!(instance.remove_stream_thread().await, None, "the last one stays");
+    world.write("a b").await;
+    world.wait_for_counts(&[("a", 1), ("b", 1)]).await;
+
+    let second = instance.add_stream_thread().await.unwrap();
+    assert!(second.ends_with("-StreamThread-2"), "{second}");
+    shared_as(&instance, &[2, 2]).await;
+    let third = instance.add_stream_thread().await.unwrap();
+    assert_eq!(names(&instance), [first[0].clone(), second.clone(), third.clone()]);
+    shared_as(&instance, &[2, 1, 1]).await;
+    world.write("a b c").await;
+    world.wait_for_counts(&[("a", 2), ("b", 2), ("c", 1)]).await;
+
+    assert_eq!(instance.remove_stream_thread().await, Some(third.clone()));
+    shared_as(&instance, &[2, 2]).await;
+    world.write("a c").await;
+    world.wait_for_counts(&[("a", 3), ("b", 2), ("c", 2)]).await;
+    assert_eq!(instance.add_stream_thread().await, Some(third), "its number is free");
+    world.write("a").await;
+    world.wait_for_counts(&[("a", 4), ("b", 2), ("c", 2)]).await;
+    close(instance).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn threads_are_added_and_removed_while_running() {
+    let world = World::new().await;
+    threads_come_and_go(world.config(), &world).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn threads_are_added_and_removed_while_running_exactly_once() {
+    let world = World::new().await;
+    let config = world.config().processing_guarantee(ProcessingGuarantee::ExactlyOnceV2);
+    threads_come_and_go(config, &world).await;
 }
 
 #[tokio::test]

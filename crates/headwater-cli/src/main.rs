@@ -2,8 +2,10 @@
 
 mod describe;
 mod diff;
+mod group;
 mod output;
 mod plan;
+mod table;
 mod topology_file;
 
 use std::process::ExitCode;
@@ -24,6 +26,8 @@ enum Command {
     Describe(describe::Arguments),
     /// Say what a change of topology means to a running application.
     Diff(diff::Arguments),
+    /// Show the group of a running application.
+    Group(group::Arguments),
     /// Plan which instance runs and follows which task.
     Plan(plan::Arguments),
 }
@@ -32,6 +36,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
+        Command::Group(arguments) => group::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
     }
 }

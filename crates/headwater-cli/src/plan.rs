@@ -6,7 +6,6 @@ mod explain;
 mod input;
 mod json;
 mod place;
-mod table;
 mod trajectory;
 mod what_if;
 mod write;

@@ -7,8 +7,8 @@ use headwater_assignor::{
     Loss, Rates, Reason, explain, instance_loss, tag_loss,
 };
 
-use crate::plan::table::Table;
 use crate::plan::what_if::{Way, zones};
+use crate::table::Table;
 
 /// The whole explanation of one plan.
 pub(crate) fn plan(

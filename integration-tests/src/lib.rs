@@ -1,10 +1,11 @@
 //! Harness of the integration tests: a word count in a process of its own, which can be killed, the
-//! independent count it is held against, one whole task without threads, time or a broker, and the conformance cases.
+//! independent count it is held against, a fleet of instances that come and go, one whole task without threads, time or a broker, and the conformance cases.
 
 mod audit;
 mod child;
 pub mod conformance;
 mod expected;
+pub mod fleet;
 mod job;
 mod one_task;
 mod text;
@@ -55,6 +56,16 @@ mod documents {
     mod queries {}
     #[doc = include_str!("../../docs/book/src/exactly-once.md")]
     mod exactly_once {}
+    #[doc = include_str!("../../docs/book/src/tasks-and-threads.md")]
+    mod tasks_and_threads {}
+    #[doc = include_str!("../../docs/book/src/static-membership.md")]
+    mod static_membership {}
+    #[doc = include_str!("../../docs/book/src/capacity.md")]
+    mod capacity {}
+    #[doc = include_str!("../../docs/book/src/what-happens-when.md")]
+    mod what_happens_when {}
+    #[doc = include_str!("../../docs/book/src/before-going-live.md")]
+    mod before_going_live {}
     #[doc = include_str!("../../docs/book/src/standbys.md")]
     mod standbys {}
     #[doc = include_str!("../../docs/book/src/warm-ups.md")]

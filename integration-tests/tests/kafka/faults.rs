@@ -2,5 +2,6 @@
 
 mod counting;
 mod exactly_once;
+mod fleet;
 mod nodes;
 mod writing;

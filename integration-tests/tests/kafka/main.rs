@@ -9,6 +9,7 @@
 mod counting;
 mod environment;
 mod faults;
+mod fleet;
 mod proxy;
 mod shared;
 mod witness;

@@ -68,7 +68,16 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("headwater-cli", &["headwater", "headwater-assignor", "headwater-topology"]),
     ("kafka-nodes", &[]),
-    ("integration-tests", &["headwater", "headwater-testing", "headwater-topology", "kafka-nodes"]),
+    (
+        "integration-tests",
+        &[
+            "headwater",
+            "headwater-changelog",
+            "headwater-testing",
+            "headwater-topology",
+            "kafka-nodes",
+        ],
+    ),
     ("headwater-bench", &["headwater"]),
     ("xtask", &["kafka-nodes"]),
 ];

@@ -204,8 +204,11 @@ where
     if kind.is_some_and(|kind| kind == "in_memory") {
         joined = joined.in_memory();
     }
-    if json.get("this_store").is_some() || json.get("other_store").is_some() {
-        return Err(Missing("store supplier window".to_owned()));
+    if let Some(store) = json.get("this_store") {
+        joined = joined.with_this_store_supplier(window_supplier(store)?);
+    }
+    if let Some(store) = json.get("other_store") {
+        joined = joined.with_other_store_supplier(window_supplier(store)?);
     }
     Ok(joined)
 }
@@ -283,6 +286,18 @@ where
         materialized = materialized.in_memory();
     }
     Ok(materialized)
+}
+
+/// A supplier of one side of a join.
+fn window_supplier(json: &Json) -> Result<StoreSupplier, Missing> {
+    let (name, duplicates) = (json_text(&json["name"]), json["duplicates"] == true);
+    let (retention, size) =
+        (milliseconds(&json["retention"])?, milliseconds(&json["window_size"])?);
+    Ok(if json["in_memory"] == true {
+        StoreSupplier::in_memory_window_store(name, retention, size, duplicates)
+    } else {
+        StoreSupplier::persistent_window_store(name, retention, size, duplicates)
+    })
 }
 
 fn supplier(store: &str, json: &Json) -> Result<StoreSupplier, Missing> {

@@ -21,7 +21,12 @@ impl ProcessorWrapper for Calls {
         inner: &mut dyn FnMut() -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {
         assert_eq!(call.timestamp, 7);
-        *self.counts.lock().unwrap().entry(call.node.to_owned()).or_default() += 1;
+        *self
+            .counts
+            .lock()
+            .expect("nobody panicked with it")
+            .entry(call.node.to_owned())
+            .or_default() += 1;
         if self.closed == Some(call.node) { Ok(()) } else { inner() }
     }
 }
@@ -29,18 +34,18 @@ impl ProcessorWrapper for Calls {
 impl Calls {
     #[track_caller]
     fn check(&self, topology: Topology, expected: &[(&str, u32)], output: &[&str]) {
-        let driver = TopologyTestDriver::new(topology).unwrap();
+        let driver = TopologyTestDriver::new(topology).expect("the topology runs in a test");
         let input = driver.create_input_topic("in", Utf8, Utf8);
         let input = input.with_timestamps(7, std::time::Duration::ZERO);
         for (key, value) in [("a", "x"), ("b", "longer"), ("a", "long")] {
-            input.pipe_input(key, value).unwrap();
+            input.pipe_input(key, value).expect("the record is processed");
         }
-        let counts = self.counts.lock().unwrap();
+        let counts = self.counts.lock().expect("nobody panicked with it");
         let found: Vec<(&str, u32)> =
             counts.iter().map(|(node, count)| (node.as_str(), *count)).collect();
         assert_eq!(found, expected);
         let out = driver.create_output_topic::<String, String, _, _>("out", Utf8, Utf8);
-        let values = out.read_values_to_list().unwrap();
+        let values = out.read_values_to_list().expect("the output is text");
         assert_eq!(values.iter().flatten().collect::<Vec<_>>(), output);
     }
 }
@@ -61,7 +66,7 @@ fn streams(calls: Calls) -> Topology {
         .map_values(ToString::to_string)
         .named("as-text")
         .to("out", Produced::with(Utf8, Utf8));
-    builder.build().unwrap()
+    builder.build().expect("the topology is whole")
 }
 
 #[test]

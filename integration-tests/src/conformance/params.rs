@@ -288,15 +288,15 @@ where
     Ok(materialized)
 }
 
-/// A supplier of one side of a join.
+/// A supplier of one side of a join: in memory unless the case says otherwise.
 fn window_supplier(json: &Json) -> Result<StoreSupplier, Missing> {
     let (name, duplicates) = (json_text(&json["name"]), json["duplicates"] == true);
     let (retention, size) =
         (milliseconds(&json["retention"])?, milliseconds(&json["window_size"])?);
-    Ok(if json["in_memory"] == true {
-        StoreSupplier::in_memory_window_store(name, retention, size, duplicates)
-    } else {
+    Ok(if json["in_memory"] == false {
         StoreSupplier::persistent_window_store(name, retention, size, duplicates)
+    } else {
+        StoreSupplier::in_memory_window_store(name, retention, size, duplicates)
     })
 }
 

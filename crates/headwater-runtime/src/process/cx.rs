@@ -133,7 +133,7 @@ impl Cx<'_> {
     /// it is a timestamped store; of a versioned store the latest value.
     ///
     /// # Errors
-    /// [`TaskError::Store`] when the backend cannot be read.
+    /// [`TaskErrorKind::Store`] when the backend cannot be read.
     #[inline]
     pub fn get(&mut self, slot: StoreSlot, key: &[u8]) -> Result<Option<&[u8]>, TaskError> {
         if !self.task.stores[slot.index()].is_direct() {
@@ -151,7 +151,7 @@ impl Cx<'_> {
     /// may be forwarded right now to make room.
     ///
     /// # Errors
-    /// [`TaskError::Store`], [`TaskError::Unwritable`], and what nodes below the store say.
+    /// [`TaskErrorKind::Store`], [`TaskErrorKind::Unwritable`], and what nodes below the store say.
     #[inline]
     pub fn put(
         &mut self,
@@ -191,7 +191,7 @@ impl Cx<'_> {
     /// The next entry of a range: key and stored value.
     ///
     /// # Errors
-    /// [`TaskError::Store`] when the backend cannot be read.
+    /// [`TaskErrorKind::Store`] when the backend cannot be read.
     pub fn next_entry<'c>(
         &'c mut self,
         cursor: &'c mut StoreCursor,
@@ -204,7 +204,7 @@ impl Cx<'_> {
     /// About how many entries a store has.
     ///
     /// # Errors
-    /// [`TaskError::Store`] when the backend cannot be read.
+    /// [`TaskErrorKind::Store`] when the backend cannot be read.
     pub fn approximate_entries(&self, slot: StoreSlot) -> Result<u64, TaskError> {
         let entries = self.task.stores[slot.index()].overlay.approximate_entries();
         entries.map_err(|error| self.store_error(slot, error))

@@ -73,7 +73,7 @@ impl Cx<'_> {
     /// format (feature row P16); with `keeps_headers` also the headers of prior and old value.
     ///
     /// # Errors
-    /// [`TaskError::Store`] and [`TaskError::Unwritable`].
+    /// [`TaskErrorKind::Store`](crate::TaskErrorKind::Store) and [`TaskErrorKind::Unwritable`](crate::TaskErrorKind::Unwritable).
     pub fn log_buffered(
         &mut self,
         slot: StoreSlot,

@@ -39,7 +39,7 @@ impl Cx<'_> {
     /// processing, as the settings have it ([`NullRecords`]). `Ok` means to go on without it.
     ///
     /// # Errors
-    /// [`TaskError::Record`] when it is to fail, and the handler says so too.
+    /// [`TaskErrorKind::Record`] when it is to fail, and the handler says so too.
     #[cold]
     pub fn null_record(&mut self, node: NodeIndex, part: NullPart) -> Result<(), TaskError> {
         match self.thread.null_records {
@@ -57,7 +57,7 @@ impl Cx<'_> {
     /// User code failed at `node`: asks the handler. `Ok` means to go on without this record.
     ///
     /// # Errors
-    /// [`TaskError::Record`] when the handler says to fail.
+    /// [`TaskErrorKind::Record`] when the handler says to fail.
     #[cold]
     pub fn failed(
         &mut self,

@@ -81,7 +81,7 @@ impl Cx<'_> {
     /// Kafka Streams.
     ///
     /// # Errors
-    /// [`TaskError::Store`] and [`TaskError::Unwritable`].
+    /// [`TaskErrorKind::Store`](crate::TaskErrorKind::Store) and [`TaskErrorKind::Unwritable`](crate::TaskErrorKind::Unwritable).
     ///
     /// # Panics
     /// When the store is no versioned one: a bug of whoever built the program.
@@ -108,7 +108,7 @@ impl Cx<'_> {
     /// The version of a key that was valid at a time, if a versioned store still has it.
     ///
     /// # Errors
-    /// [`TaskError::Store`] when the backend cannot be read.
+    /// [`TaskErrorKind::Store`](crate::TaskErrorKind::Store) when the backend cannot be read.
     ///
     /// # Panics
     /// When the store is no versioned one.

@@ -14,8 +14,10 @@ use crate::say;
 const KAFKA_VERSION: &str = "4.4.0";
 
 pub(super) fn run(target: &Path, programs: &Path, arguments: &Arguments) -> Result<()> {
-    let inputs: BTreeSet<&str> =
-        arguments.workloads.iter().map(|name| input_of(name)).collect::<Result<_>>()?;
+    let mut inputs = BTreeSet::new();
+    for workload in &arguments.workloads {
+        inputs.extend(inputs_of(workload)?);
+    }
     let installation = Installation::fetch(&target.join("kafka"), KAFKA_VERSION)?;
     // As in production, but nothing that was written goes away before it is counted.
     let options = ClusterOptions::nodes(1)
@@ -40,9 +42,10 @@ pub(super) fn run(target: &Path, programs: &Path, arguments: &Arguments) -> Resu
     Ok(())
 }
 
-fn input_of(workload: &str) -> Result<&'static str> {
-    let known = workloads::program_of(workload).and_then(|_| workloads::input_of(workload));
-    known.with_context(|| format!("workload {workload} needs a measuring kit (--kit)"))
+fn inputs_of(workload: &str) -> Result<Vec<&'static str>> {
+    let known = workloads::program_of(workload);
+    known.with_context(|| format!("workload {workload} needs a measuring kit (--kit)"))?;
+    Ok(workloads::inputs_of(workload))
 }
 
 struct Bench<'a> {
@@ -55,7 +58,7 @@ impl Bench<'_> {
     /// Measures one run; answers its figures.
     fn run(&self, workload: &str, run: u32, more: &str) -> Result<String> {
         let (name, options) = workloads::program_of(workload).context("a known workload")?;
-        let input = input_of(workload)?;
+        let inputs = inputs_of(workload)?.join(",");
         let application = format!("{}-{run}", workload.to_lowercase().replace('.', "-"));
         let output = format!("out-{application}");
         self.tool(&["create", &output])?;
@@ -65,14 +68,14 @@ impl Bench<'_> {
             .args(["--workload", name, "--bootstrap", &self.bootstrap, "--app-id", &application])
             .arg("--state-dir")
             .arg(self.home.join(&application))
-            .args(["--in", input, "--out", &output])
+            .args(["--in", &inputs, "--out", &output])
             .args(options)
             .args(more.split_whitespace())
             .stdin(Stdio::null())
             .stdout(File::create(&log)?);
         let program = Program { process: program.spawn().context("headwater-bench")?, log };
         let pid = program.process.id().to_string();
-        let measure = ["measure", "--pid", &pid, "--group", &application, "--topics", input];
+        let measure = ["measure", "--pid", &pid, "--group", &application, "--topics", &inputs];
         let measured = self.tool(&measure);
         let events = program.stop()?;
         let measured = measured.with_context(|| format!("headwater-bench said:\n{events}"))?;

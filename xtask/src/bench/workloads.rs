@@ -10,7 +10,7 @@ pub(super) fn inputs_of(workload: &str) -> Vec<&'static str> {
 }
 
 /// The one input topic of a workload that joins none.
-pub(super) fn input_of(workload: &str) -> Option<&'static str> {
+fn input_of(workload: &str) -> Option<&'static str> {
     let (base, variant) = workload.split_once('.').unwrap_or((workload, ""));
     match (base, variant) {
         ("E" | "F1" | "F2" | "F3", _) => None,
@@ -28,7 +28,7 @@ pub(super) fn input_of(workload: &str) -> Option<&'static str> {
 pub(super) fn program_of(workload: &str) -> Option<(&str, Vec<&'static str>)> {
     let mut parts = workload.split('.');
     let base = parts.next()?;
-    if !matches!(base, "B1" | "W1" | "W2" | "W3" | "W4" | "W9" | "W10" | "PUT") {
+    if !matches!(base, "B1" | "W1" | "W2" | "W3" | "W4" | "W7" | "W8" | "W9" | "W10" | "PUT") {
         return None;
     }
     let mut options = Vec::new();
@@ -82,6 +82,7 @@ mod tests {
         let options =
             vec!["--guarantee", "exactly_once_v2", "--commit-ms", "100", "--cache-bytes", "0"];
         assert_eq!(program_of("W10.nocache"), Some(("W10", options)));
+        assert_eq!(program_of("W8"), Some(("W8", vec![])));
         assert_eq!(program_of("F1.standby0"), None);
         assert_eq!(program_of("W3.unknown"), None);
     }

@@ -12,6 +12,8 @@ use crate::mix;
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The first record's timestamp.
 const T0: i64 = 1_700_000_000_000;
+/// How much earlier a table begins than the stream that is joined with it.
+const TABLE_AHEAD_MS: i64 = 10_000_000;
 const GROUPS: u64 = 50_000;
 const AMOUNTS: u64 = 1_000_000;
 /// Records between two waits for acknowledgements.
@@ -23,6 +25,9 @@ struct Input {
     records: u64,
     keys: u64,
     seed: u64,
+    /// Each key once and in order, in time and before everything else; otherwise keys are random, and some
+    /// records are late.
+    is_table: bool,
 }
 
 fn input(topic: &str) -> Result<Input> {
@@ -31,9 +36,15 @@ fn input(topic: &str) -> Result<Input> {
         "m10k" => (2_000_000, 10_000, 11),
         "x10k" => (10_000_000, 10_000, 12),
         "u1m" => (5_000_000, 1_000_000, 2),
-        _ => bail!("no input topic {topic}; there are u10k, m10k, x10k and u1m"),
+        "s100k" => (3_000_000, 100_000, 5),
+        "t100k" => (100_000, 100_000, 6),
+        "left" => (1_000_000, 10_000, 7),
+        "right" => (1_000_000, 10_000, 8),
+        _ => bail!(
+            "no input topic {topic}; there are u10k, m10k, x10k, u1m, s100k, t100k, left and right"
+        ),
     };
-    Ok(Input { records, keys, seed })
+    Ok(Input { records, keys, seed, is_table: topic == "t100k" })
 }
 
 /// Fills the topic; answers the number of records.
@@ -63,23 +74,28 @@ impl Input {
         value.clear();
         let group = self.random(i, 1) % GROUPS;
         let amount = self.random(i, 2) % AMOUNTS;
-        write!(key, "k{:08}", self.random(i, 0) % self.keys)?;
+        let key_index = if self.is_table { i } else { self.random(i, 0) };
+        write!(key, "k{:08}", key_index % self.keys)?;
         write!(value, "{i:010}|{group:08}|{amount:08}|")?;
         let letters = (4..=12).flat_map(|lane| self.random(i, lane).to_le_bytes()).take(71);
         value.extend(letters.map(|byte| char::from(b'a' + byte % 26)));
+        let in_time = T0 + i64::try_from(i).unwrap_or_default();
+        if self.is_table {
+            return Ok(in_time - TABLE_AHEAD_MS);
+        }
         let late = self.random(i, 3);
         let jitter = if late.is_multiple_of(10) { (late >> 32) % 2_000 } else { 0 };
-        Ok(T0 + i64::try_from(i).unwrap_or_default() - i64::try_from(jitter).unwrap_or_default())
+        Ok(in_time - i64::try_from(jitter).unwrap_or_default())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Input, T0};
+    use super::{T0, TABLE_AHEAD_MS, input};
 
     #[test]
     fn a_record_has_the_defined_shape() {
-        let input = Input { records: 1, keys: 10_000, seed: 1 };
+        let input = input("u10k").unwrap();
         let (mut key, mut value) = (String::new(), String::new());
         for i in [0, 1, 3_999_999] {
             let timestamp = input.record(i, &mut key, &mut value).unwrap();
@@ -93,6 +109,16 @@ mod tests {
             assert!(parts[3].bytes().all(|letter| letter.is_ascii_lowercase()));
             let age = T0 + i64::try_from(i).unwrap() - timestamp;
             assert!((0..2_000).contains(&age));
+        }
+    }
+    #[test]
+    fn a_table_has_each_key_once_and_before_the_stream() {
+        let input = input("t100k").unwrap();
+        let (mut key, mut value) = (String::new(), String::new());
+        for (i, expected) in [(0, "k00000000"), (7, "k00000007"), (99_999, "k00099999")] {
+            let timestamp = input.record(i, &mut key, &mut value).unwrap();
+            assert_eq!(key, expected);
+            assert_eq!(timestamp, T0 - TABLE_AHEAD_MS + i64::try_from(i).unwrap());
         }
     }
 }

@@ -24,7 +24,7 @@ enum Command {
     Create { topic: String },
     /// Creates and fills one of the input topics.
     Fill {
-        /// Its name: u10k, m10k, x10k, u1m.
+        /// Its name: u10k, m10k, x10k, u1m, s100k, t100k, left, right.
         topic: String,
     },
     /// Watches a program until its group has committed everything, and tells what it took.

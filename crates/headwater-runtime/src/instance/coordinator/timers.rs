@@ -16,7 +16,8 @@ use crate::worker::ToWorker;
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 impl Coordinator {
-    /// Time until something is due.
+    /// Time until something is due that [`run_timers`](Self::run_timers) would do then: what has to wait for
+    /// something else must not be waited for here, or the coordinator would turn without end.
     pub(super) fn next_timer(&self) -> Duration {
         let now = self.shared.clock.monotonic();
         let waiting = self.tasks.values().filter_map(|entry| match entry.life.stage() {
@@ -31,9 +32,10 @@ impl Coordinator {
             .chain(self.purge.due_at())
             .chain(self.waits.due().filter(|due| *due > now))
             .chain(self.leading.probe_at)
-            .chain(self.beats.silence.due())
+            .chain(self.beats.silence.due().filter(|_| self.minds_beats()))
             .chain(self.hand_over_due())
-            .chain([watch, self.next_cleaning]);
+            .chain(self.may_clean().then_some(self.next_cleaning))
+            .chain([watch]);
         let first = due.min().unwrap_or(now);
         first.saturating_sub(now).min(MAX_WAIT)
     }
@@ -47,7 +49,7 @@ impl Coordinator {
         self.renew(now);
         self.look_at_waits();
         self.look_at_hand_over(now);
-        if self.plan == Plan::Followed && self.member == Member::Yes {
+        if self.minds_beats() {
             self.beat(now);
         }
         self.probe(now);
@@ -55,6 +57,16 @@ impl Coordinator {
         self.purge(now);
         self.clean(now);
         self.look_after_threads(now);
+    }
+
+    /// Whether it is up to this instance how often it beats.
+    fn minds_beats(&self) -> bool {
+        self.plan == Plan::Followed && self.member == Member::Yes
+    }
+
+    /// Whether the state directory may be cleaned now.
+    fn may_clean(&self) -> bool {
+        self.is_running() && !self.cleaning
     }
 
     /// Lets idle tasks note that their stores are still complete.
@@ -85,7 +97,7 @@ impl Coordinator {
     }
 
     fn clean(&mut self, now: Duration) {
-        if now < self.next_cleaning || self.cleaning || !self.is_running() {
+        if now < self.next_cleaning || !self.may_clean() {
             return;
         }
         let delay_ms = self.shared.config.state_cleanup_delay_ms;

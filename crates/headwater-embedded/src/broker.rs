@@ -1,6 +1,6 @@
 //! The broker's handle, and what all its parts share.
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ use crate::partition::Partition;
 use crate::reader::EmbeddedReader;
 use crate::topics::TopicMap;
 use crate::transactions::Transactions;
+use crate::wire::{Wire, Wiring};
 use crate::writer::{EmbeddedTransactionalWriter, EmbeddedWriter};
 
 /// A broker inside the process. Clones are handles of the same broker; it closes when the last
@@ -35,6 +36,7 @@ use crate::writer::{EmbeddedTransactionalWriter, EmbeddedWriter};
 #[derive(Clone)]
 pub struct Embedded {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) wiring: Wiring,
 }
 
 /// What the parts of a broker share. The order of locks is: transactional id,
@@ -61,7 +63,7 @@ impl Embedded {
     /// A broker that keeps everything in memory.
     pub fn in_memory_with(options: EmbeddedOptions) -> Self {
         let catalog = CatalogStore::in_memory(fresh_catalog(&options));
-        Self { shared: Arc::new(Shared::new(options, catalog, TopicMap::default(), None)) }
+        Self::new(Shared::new(options, catalog, TopicMap::default(), None))
     }
 
     /// The broker in a directory, which is created if it is not there. A batch that a crash cut
@@ -81,7 +83,32 @@ impl Embedded {
         let catalog = CatalogStore::open(directory.path(), options.fsync, fresh)?;
         let now_ms = options.clock.wall_ms();
         let topics = directory::load_topics(&directory, &catalog, options.fsync, now_ms)?;
-        Ok(Self { shared: Arc::new(Shared::new(options, catalog, topics, Some(directory))) })
+        Ok(Self::new(Shared::new(options, catalog, topics, Some(directory))))
+    }
+
+    fn new(shared: Shared) -> Self {
+        Self { shared: Arc::new(shared), wiring: Wiring::default() }
+    }
+
+    /// The same broker, as a client sees it from behind a wire: every request made through this handle,
+    /// and through the readers, writers and memberships it gives, passes the wire.
+    pub fn behind(&self, wire: Arc<dyn Wire>) -> Self {
+        Self { shared: Arc::clone(&self.shared), wiring: Wiring::new(wire) }
+    }
+
+    /// Forgets who belongs to the groups, as a restart of the broker does: all members have to join
+    /// again. What the groups have committed stays.
+    pub fn forget_members(&self) {
+        self.shared.coordinator.forget_members();
+    }
+
+    pub(crate) async fn call<T>(
+        &self,
+        kind: CallKind,
+        targets: impl IntoIterator<Item: Display>,
+        doing: impl Future<Output = Result<T, BrokerError>>,
+    ) -> Result<T, BrokerError> {
+        self.wiring.call(&self.shared.faults, kind, targets, doing).await
     }
 
     /// Puts a plan of faults to work, its rules counting from 0; `None` ends all faults.
@@ -135,14 +162,14 @@ fn fresh_catalog(options: &EmbeddedOptions) -> Catalog {
 #[async_trait]
 impl Broker for Embedded {
     fn reader(&self) -> Box<dyn LogReader> {
-        Box::new(EmbeddedReader::new(Arc::clone(&self.shared)))
+        Box::new(EmbeddedReader::new(self.clone()))
     }
 
     async fn writer(&self, options: WriterOptions) -> Result<Box<dyn LogWriter>, BrokerError> {
         self.shared.start_maintenance();
         let asking = async { self.shared.new_producer_id() };
-        let producer_id = self.shared.faults.call(CallKind::InitProducerId, [""], asking).await?;
-        Ok(Box::new(EmbeddedWriter::new(Arc::clone(&self.shared), producer_id, options)))
+        let producer_id = self.call(CallKind::InitProducerId, [""], asking).await?;
+        Ok(Box::new(EmbeddedWriter::new(self, producer_id, options)))
     }
 
     async fn transactional_writer(
@@ -150,17 +177,16 @@ impl Broker for Embedded {
         options: TransactionalOptions,
     ) -> Result<Box<dyn TransactionalWriter>, BrokerError> {
         self.shared.start_maintenance();
-        let shared = Arc::clone(&self.shared);
-        Ok(Box::new(EmbeddedTransactionalWriter::open(shared, options).await?))
+        Ok(Box::new(EmbeddedTransactionalWriter::open(self.clone(), options).await?))
     }
 
     fn membership(&self, options: GroupOptions) -> Box<dyn Membership> {
-        Box::new(EmbeddedMembership::new(Arc::clone(&self.shared), options))
+        Box::new(EmbeddedMembership::new(self.clone(), options))
     }
 
     async fn describe_group(&self, group: &GroupId) -> Result<GroupDescription, BrokerError> {
         let asking = async { Ok(self.shared.coordinator.describe(group)) };
-        self.shared.faults.call(CallKind::DescribeGroups, [group], asking).await
+        self.call(CallKind::DescribeGroups, [group], asking).await
     }
 }
 

@@ -59,8 +59,13 @@ pub enum CallKind {
 }
 
 impl CallKind {
+    /// Whether a second arrival of the same request is of interest: it changes something.
+    pub(crate) fn is_told_twice(self) -> bool {
+        matches!(self, Self::Produce | Self::CommitOffsets | Self::TxnOffsetCommit | Self::EndTxn)
+    }
+
     /// The name used in errors.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Fetch => "fetch",
             Self::Produce => "produce",
@@ -99,6 +104,15 @@ pub enum Fault {
     LoseAnswer {
         /// How long the caller waits in vain.
         after: Duration,
+    },
+    /// It is carried out and answered, and so long after that the same request arrives once more: a
+    /// client sent it again over a new connection, and the broker had both. Nobody hears the second
+    /// answer. Only for calls that change something: [`CallKind::Produce`],
+    /// [`CallKind::CommitOffsets`], [`CallKind::TxnOffsetCommit`] and [`CallKind::EndTxn`]; others
+    /// are carried out once.
+    Twice {
+        /// From the answer to the second arrival.
+        apart: Duration,
     },
 }
 
@@ -268,32 +282,26 @@ impl Faults {
         decided
     }
 
-    /// Carries out a call for some targets as the plan wants it.
-    pub(crate) async fn call<T>(
-        &self,
-        kind: CallKind,
-        targets: impl IntoIterator<Item: Display>,
-        doing: impl Future<Output = Result<T, BrokerError>>,
-    ) -> Result<T, BrokerError> {
+    /// What is to happen to a call for several targets; counts it for each.
+    pub(crate) fn decide_all(&self, kind: CallKind, targets: &[String]) -> Option<Fault> {
         let mut fault = None;
-        if self.is_active() {
-            for target in targets {
-                let decided = self.decide(kind, &target);
-                fault = fault.or(decided);
-            }
+        for target in targets {
+            let decided = self.decide(kind, target);
+            fault = fault.or(decided);
         }
-        suffer(kind, fault, doing).await
+        fault
     }
 }
 
-/// Carries out a call under a fault already decided on.
+/// Carries out a call under a fault already decided on; whoever can carry it out a second time sees to
+/// [`Fault::Twice`].
 pub(crate) async fn suffer<T>(
     kind: CallKind,
     fault: Option<Fault>,
     doing: impl Future<Output = Result<T, BrokerError>>,
 ) -> Result<T, BrokerError> {
     match fault {
-        None => doing.await,
+        None | Some(Fault::Twice { .. }) => doing.await,
         Some(Fault::Delay(delay)) => {
             tokio::time::sleep(delay).await;
             doing.await

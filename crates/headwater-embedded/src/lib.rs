@@ -16,7 +16,8 @@
 //!   application in one process. Who belongs to a group is forgotten when the broker closes; what
 //!   it has committed is not.
 //! - **Idempotent writers** with retries, as over the wire, and [faults](FaultPlan) on order for
-//!   every call.
+//!   every call; a client can be put [behind a wire](Embedded::behind) that does with each of its
+//!   requests as it likes.
 //! - **Transactions** with markers, aborted ranges and a last stable offset; a newer writer fences the
 //!   older ones of its id, and what is open for too long is aborted. In a directory a transaction is
 //!   committed, offsets included, by one entry of the journal: after `kill -9` all of it counts, or
@@ -95,6 +96,7 @@ mod segment;
 mod storage;
 mod topics;
 mod transactions;
+mod wire;
 mod writer;
 
 pub use broker::Embedded;
@@ -102,3 +104,4 @@ pub use error::OpenError;
 pub use faults::{CallKind, Fault, FaultPlan, Target};
 pub use maintenance::Maintained;
 pub use options::EmbeddedOptions;
+pub use wire::{Request, Wire};

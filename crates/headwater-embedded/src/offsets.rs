@@ -1,5 +1,7 @@
 //! Offsets of logs and of groups.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use headwater_broker::{
     BrokerError, CommittedOffset, EpochEnd, EpochQuery, Grant, GroupId, Isolation, ListedOffset,
@@ -9,6 +11,7 @@ use headwater_broker::{
 use crate::broker::{Embedded, Shared};
 use crate::catalog::{Entry, OffsetEntry};
 use crate::faults::CallKind;
+use crate::wire::{Request, again};
 
 #[async_trait]
 impl Offsets for Embedded {
@@ -21,7 +24,7 @@ impl Offsets for Embedded {
         let asking = async {
             queries.iter().map(|query| self.shared.list_offset(query, isolation)).collect()
         };
-        self.shared.faults.call(CallKind::ListOffsets, targets, asking).await
+        self.call(CallKind::ListOffsets, targets, asking).await
     }
 
     async fn epoch_ends(
@@ -36,7 +39,7 @@ impl Offsets for Embedded {
             };
             queries.iter().map(end).collect()
         };
-        self.shared.faults.call(CallKind::OffsetForLeaderEpoch, targets, asking).await
+        self.call(CallKind::OffsetForLeaderEpoch, targets, asking).await
     }
 
     async fn committed_offsets(
@@ -57,7 +60,7 @@ impl Offsets for Embedded {
                 .catalog
                 .read(|catalog| partitions.iter().map(|at| catalog.committed(group, at)).collect()))
         };
-        self.shared.faults.call(CallKind::CommittedOffsets, [group], asking).await
+        self.call(CallKind::CommittedOffsets, [group], asking).await
     }
 
     async fn commit_offsets(
@@ -65,8 +68,20 @@ impl Offsets for Embedded {
         grant: &Grant,
         offsets: &[OffsetCommit],
     ) -> Result<(), BrokerError> {
+        if self.wiring.is_direct(&self.shared.faults) {
+            return self.shared.commit_offsets(grant, offsets);
+        }
+        let request = Request::commit(CallKind::CommitOffsets, grant, offsets);
+        let fault = self.shared.faults.decide_all(request.kind, &request.targets);
         let committing = async { self.shared.commit_offsets(grant, offsets) };
-        self.shared.faults.call(CallKind::CommitOffsets, [&grant.group], committing).await
+        let again = || {
+            let (shared, grant) = (Arc::downgrade(&self.shared), grant.clone());
+            let offsets = offsets.to_vec();
+            Some(again(async move {
+                shared.upgrade().map(|shared| shared.commit_offsets(&grant, &offsets))
+            }))
+        };
+        self.wiring.carry(&request, fault, committing, again).await
     }
 }
 

@@ -11,15 +11,16 @@ use headwater_broker::{
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::broker::Shared;
+use crate::broker::Embedded;
 use crate::error::storage_error;
 use crate::faults::{CallKind, Fault, suffer};
 use crate::frame::whole_batches;
 use crate::log::{Bounds, Read};
+use crate::wire::Request;
 
 /// A reader of the embedded broker.
 pub(crate) struct EmbeddedReader {
-    shared: Arc<Shared>,
+    broker: Embedded,
     /// Rung by a partition that had nothing to say when it was asked.
     news: Arc<Notify>,
     /// Which partition of a request comes first, so that a size limit for all starves none.
@@ -27,8 +28,8 @@ pub(crate) struct EmbeddedReader {
 }
 
 impl EmbeddedReader {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, news: Arc::new(Notify::new()), turn: 0 }
+    pub(crate) fn new(broker: Embedded) -> Self {
+        Self { broker, news: Arc::new(Notify::new()), turn: 0 }
     }
 
     /// Looks at every partition once. Also tells whether one of them has anything to say.
@@ -65,7 +66,7 @@ impl EmbeddedReader {
         budget: &mut Budget,
     ) -> Result<FetchedData, BrokerError> {
         let limit = wanted.max_bytes.min(budget.left);
-        let partition = self.shared.partition(&wanted.topic_partition)?;
+        let partition = self.broker.shared.partition(&wanted.topic_partition)?;
         let Read { data, bounds, until, mut aborted } =
             partition.read(wanted.offset, limit, isolation, &self.news)?;
         let mut batches = bytes::Bytes::new();
@@ -106,6 +107,30 @@ impl EmbeddedReader {
             drop(tokio::time::timeout_at(deadline, self.news.notified()).await);
         }
     }
+
+    /// Fetches as the broker's plan of faults wants it.
+    async fn fetch_under_faults(
+        &mut self,
+        request: &FetchRequest,
+    ) -> Result<Vec<FetchedPartition>, BrokerError> {
+        let mut refused: Vec<Option<BrokerError>> = vec![None; request.partitions.len()];
+        let mut delay = Duration::ZERO;
+        let mut lost = None;
+        for (wanted, refused) in request.partitions.iter().zip(&mut refused) {
+            let fault = self.broker.shared.faults.decide(CallKind::Fetch, &wanted.topic_partition);
+            match fault {
+                None | Some(Fault::Twice { .. }) => {}
+                Some(Fault::Fail(error)) => *refused = Some(error),
+                Some(Fault::Delay(long)) => delay = delay.max(long),
+                Some(fault @ Fault::LoseAnswer { .. }) => lost = Some(fault),
+            }
+        }
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let fetching = async { Ok(self.wait_for_news(request, refused).await) };
+        suffer(CallKind::Fetch, lost, fetching).await
+    }
 }
 
 /// What is left of the size limit for all partitions.
@@ -132,25 +157,13 @@ impl LogReader for EmbeddedReader {
         &mut self,
         request: &FetchRequest,
     ) -> Result<Vec<FetchedPartition>, BrokerError> {
-        let mut refused: Vec<Option<BrokerError>> = vec![None; request.partitions.len()];
-        let mut delay = Duration::ZERO;
-        let mut lost = None;
-        if self.shared.faults.is_active() {
-            for (wanted, refused) in request.partitions.iter().zip(&mut refused) {
-                let fault = self.shared.faults.decide(CallKind::Fetch, &wanted.topic_partition);
-                match fault {
-                    None => {}
-                    Some(Fault::Fail(error)) => *refused = Some(error),
-                    Some(Fault::Delay(long)) => delay = delay.max(long),
-                    Some(fault @ Fault::LoseAnswer { .. }) => lost = Some(fault),
-                }
-            }
+        let wiring = self.broker.wiring.clone();
+        if wiring.is_direct(&self.broker.shared.faults) {
+            return Ok(self.wait_for_news(request, vec![None; request.partitions.len()]).await);
         }
-        if !delay.is_zero() {
-            tokio::time::sleep(delay).await;
-        }
-        let fetching = async { Ok(self.wait_for_news(request, refused).await) };
-        suffer(CallKind::Fetch, lost, fetching).await
+        let targets = request.partitions.iter().map(|wanted| &wanted.topic_partition);
+        let on_the_way = Request::new(CallKind::Fetch, targets);
+        wiring.carry(&on_the_way, None, self.fetch_under_faults(request), || None).await
     }
 }
 

@@ -90,7 +90,7 @@ impl Topics for Embedded {
     ) -> Result<Vec<Option<TopicDescription>>, BrokerError> {
         let asking =
             async { Ok(names.iter().map(|name| self.shared.topics.describe(name)).collect()) };
-        self.shared.faults.call(CallKind::DescribeTopics, names, asking).await
+        self.call(CallKind::DescribeTopics, names, asking).await
     }
 
     async fn list_topics(&self) -> Result<Vec<TopicDescription>, BrokerError> {
@@ -98,7 +98,7 @@ impl Topics for Embedded {
             let topics = self.shared.topics.topics.read();
             Ok(topics.iter().map(|(name, topic)| describe(name, topic)).collect())
         };
-        self.shared.faults.call(CallKind::ListTopics, [""], asking).await
+        self.call(CallKind::ListTopics, [""], asking).await
     }
 
     async fn topic_configs(
@@ -112,25 +112,25 @@ impl Topics for Embedded {
                 .read(|catalog| catalog.topics.get(name).map(|topic| topic.configs.clone()));
             configs.ok_or_else(|| BrokerError::UnknownTopic { topic: name.clone() })
         };
-        self.shared.faults.call(CallKind::TopicConfigs, [name], asking).await
+        self.call(CallKind::TopicConfigs, [name], asking).await
     }
 
     async fn create_topic(&self, topic: &NewTopic) -> Result<TopicDescription, BrokerError> {
         self.shared.start_maintenance();
         let creating = async { self.shared.create_topic(topic) };
-        self.shared.faults.call(CallKind::CreateTopic, [&topic.name], creating).await
+        self.call(CallKind::CreateTopic, [&topic.name], creating).await
     }
 
     async fn delete_topic(&self, name: &TopicName) -> Result<(), BrokerError> {
         let deleting = async { self.shared.delete_topic(name) };
-        self.shared.faults.call(CallKind::DeleteTopic, [name], deleting).await
+        self.call(CallKind::DeleteTopic, [name], deleting).await
     }
 
     async fn delete_records(&self, requests: &[DeleteRecords]) -> Result<Vec<i64>, BrokerError> {
         let targets = requests.iter().map(|request| &request.topic_partition);
         let deleting =
             async { requests.iter().map(|request| self.shared.delete_records(request)).collect() };
-        self.shared.faults.call(CallKind::DeleteRecords, targets, deleting).await
+        self.call(CallKind::DeleteRecords, targets, deleting).await
     }
 }
 

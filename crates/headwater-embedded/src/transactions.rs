@@ -217,7 +217,7 @@ impl Shared {
         state.for_each_marker(|kind, producer, partition| {
             let at = partition.topic_partition();
             let pause = match self.faults.decide(CallKind::WriteTxnMarkers, at) {
-                None => {
+                None | Some(Fault::Twice { .. }) => {
                     let options = WriteOptions {
                         fsync: self.options.fsync,
                         disk_full_after: self.faults.decide_write(at),

@@ -17,10 +17,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::broker::Shared;
-use crate::faults::{CallKind, suffer};
+use crate::broker::{Embedded, Shared};
+use crate::faults::CallKind;
 use crate::producers::following;
 use crate::transactions::{Producer, Seat};
+use crate::wire::{Request, Wiring, again};
 
 use lane::{Lane, Settled};
 
@@ -56,13 +57,13 @@ struct Pending {
 }
 
 impl EmbeddedWriter {
-    pub(crate) fn new(shared: Arc<Shared>, producer_id: i64, options: WriterOptions) -> Self {
-        Self::start(shared, Producer { id: producer_id, epoch: 0 }, None, options)
+    pub(crate) fn new(broker: &Embedded, producer_id: i64, options: WriterOptions) -> Self {
+        Self::start(broker, Producer { id: producer_id, epoch: 0 }, None, options)
     }
 
     /// With a seat all batches are of its transactions.
     fn start(
-        shared: Arc<Shared>,
+        broker: &Embedded,
         producer: Producer,
         seat: Option<Arc<Seat>>,
         options: WriterOptions,
@@ -70,7 +71,8 @@ impl EmbeddedWriter {
         let (jobs, incoming) = mpsc::unbounded_channel();
         let is_transactional = seat.is_some();
         let sender = Sender {
-            shared: Arc::downgrade(&shared),
+            shared: Arc::downgrade(&broker.shared),
+            wiring: broker.wiring.clone(),
             seat,
             delivery_timeout: options.delivery_timeout,
             lanes: Vec::new(),
@@ -80,6 +82,7 @@ impl EmbeddedWriter {
         };
         let task = tokio::spawn(sender.run(incoming)).abort_handle();
         let sequences = HashMap::new();
+        let shared = Arc::clone(&broker.shared);
         Self { producer, is_transactional, sequences, jobs, task, _shared: shared }
     }
 
@@ -129,6 +132,7 @@ impl fmt::Debug for EmbeddedWriter {
 /// The task behind a writer.
 struct Sender {
     shared: Weak<Shared>,
+    wiring: Wiring,
     seat: Option<Arc<Seat>>,
     delivery_timeout: Duration,
     lanes: Vec<(TopicPartition, Lane<Pending>)>,
@@ -176,7 +180,8 @@ impl Sender {
             return acknowledge(batch, Err(error.clone()));
         }
         // Nothing can go wrong on the way, so nothing has to be kept in mind.
-        let undisturbed = self.shared.upgrade().is_some_and(|shared| !shared.faults.is_active());
+        let shared = self.shared.upgrade();
+        let undisturbed = shared.is_some_and(|shared| self.wiring.is_direct(&shared.faults));
         if lanes.is_idle() && undisturbed {
             let (bytes, by) = (batch.bytes.clone(), batch.producer);
             let result = produce(&self.shared, self.seat.as_deref(), &topic_partition, bytes, by);
@@ -234,12 +239,19 @@ impl Sender {
             let fault = shared
                 .upgrade()
                 .and_then(|shared| shared.faults.decide(CallKind::Produce, topic_partition));
-            let topic_partition = topic_partition.clone();
+            let (topic_partition, wiring) = (topic_partition.clone(), self.wiring.clone());
             let (bytes, by, seat) = (batch.bytes.clone(), batch.producer, self.seat.clone());
             self.in_flight.push(Box::pin(async move {
-                let producing =
-                    async { produce(&shared, seat.as_deref(), &topic_partition, bytes, by) };
-                let result = suffer(CallKind::Produce, fault, producing).await;
+                let request = Request::new(CallKind::Produce, [&topic_partition]);
+                let producing = async {
+                    produce(&shared, seat.as_deref(), &topic_partition, bytes.clone(), by)
+                };
+                let again = || {
+                    let (shared, seat) = (Weak::clone(&shared), seat.clone());
+                    let (at, bytes) = (topic_partition.clone(), bytes.clone());
+                    Some(again(async move { produce(&shared, seat.as_deref(), &at, bytes, by) }))
+                };
+                let result = wiring.carry(&request, fault, producing, again).await;
                 Answer { lane: index, number, result }
             }));
         }

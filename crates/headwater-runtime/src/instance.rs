@@ -152,6 +152,7 @@ impl Instance {
             open_options: OpenOptions::default(),
             clock: Arc::new(SystemClock::new()),
             execution: Execution::Threads,
+            blocking: None,
             process_id: None,
             handlers: None,
             assignor: None,
@@ -290,6 +291,7 @@ pub struct InstanceBuilder {
     open_options: OpenOptions,
     clock: Arc<dyn Clock>,
     execution: Execution,
+    blocking: Option<Arc<dyn Blocking>>,
     process_id: Option<Uuid>,
     handlers: Option<Handlers>,
     assignor: Option<ChosenAssignor>,
@@ -350,6 +352,13 @@ impl InstanceBuilder {
     /// How stream threads run.
     pub fn execution(mut self, execution: Execution) -> Self {
         self.execution = execution;
+        self
+    }
+
+    /// Runs what may block: disks, above all. Default: tokio's pool for such work, or in place under
+    /// [`Execution::InPlace`]. A simulator makes disks slow here, and instances stand still.
+    pub fn blocking(mut self, blocking: Arc<dyn Blocking>) -> Self {
+        self.blocking = Some(blocking);
         self
     }
 
@@ -502,9 +511,10 @@ impl InstanceBuilder {
             topology.check_generated_names().map_err(|source| wrong(Box::new(source)))?;
         }
         let broker = self.find_broker().await?;
-        let blocking: Arc<dyn Blocking> = match self.execution {
-            Execution::Threads => Arc::new(TokioBlocking),
-            Execution::InPlace => Arc::new(InlineBlocking),
+        let blocking: Arc<dyn Blocking> = match (&self.blocking, self.execution) {
+            (Some(blocking), _) => Arc::clone(blocking),
+            (None, Execution::Threads) => Arc::new(TokioBlocking),
+            (None, Execution::InPlace) => Arc::new(InlineBlocking),
         };
         let new_process_id = self.process_id.unwrap_or_else(Uuid::new_v4);
         let (state_dir, held) = self.open_state_dir(&*blocking, new_process_id).await?;

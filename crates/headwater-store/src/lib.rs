@@ -115,7 +115,7 @@ pub use headers::{StoredHeader, push_headers, read_headers, split_headers};
 pub use latest::LatestWrites;
 pub use layout::{Layout, StoredValue};
 pub use lru::LruLayout;
-pub use memory::MemoryBackend;
+pub use memory::{MemoryBackend, MemoryContents};
 pub use meta::{ChangelogPosition, LastNumber, MetaKey, MetaUpdate, StoreDescription, StreamTime};
 pub use overlay::{
     CacheContext, CacheFlush, CachedChange, Caching, ENTRY_OVERHEAD_BYTES, OldValues, Overlay,

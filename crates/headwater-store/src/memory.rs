@@ -33,6 +33,15 @@ pub struct MemoryBackend {
     disk: Option<Arc<Mutex<Images>>>,
 }
 
+/// What a storage in memory holds, copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryContents {
+    /// The entries of each store, in order of key.
+    pub stores: BTreeMap<String, Vec<KeyValueBytes>>,
+    /// The meta space, in order of key.
+    pub meta: Vec<KeyValueBytes>,
+}
+
 /// The storages of a durable backend by directory.
 type Images = BTreeMap<PathBuf, Arc<Image>>;
 
@@ -57,6 +66,19 @@ impl MemoryBackend {
     pub fn lose_unsynced(&self, dir: &Path, kept: usize) {
         if let Some(image) = self.image(dir) {
             image.write().lose_unsynced(kept);
+        }
+    }
+
+    /// What the storage of `dir` holds now, whoever has it open; `None` when there is none.
+    pub fn look(&self, dir: &Path) -> Option<MemoryContents> {
+        self.image(dir).map(|image| image.read().copied())
+    }
+
+    /// Removes what a durable backend has of `dir`, as deleting the directory does. A storage that is
+    /// still open is not found any more.
+    pub fn remove(&self, dir: &Path) {
+        if let Some(disk) = &self.disk {
+            disk.lock().remove(dir);
         }
     }
 

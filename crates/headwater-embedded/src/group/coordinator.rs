@@ -97,6 +97,16 @@ impl Coordinator {
         seat.wait(|now, group| group.sync_outcome(now, member_id, generation)).await
     }
 
+    /// Ends every group's round and membership; ids are not used again.
+    pub(crate) fn forget_members(&self) {
+        let seats: Vec<Arc<Seat>> = self.groups.lock().values().map(Arc::clone).collect();
+        for seat in seats {
+            let mut group = seat.group.lock();
+            *group = group.forgotten();
+            seat.changed.notify_waiters();
+        }
+    }
+
     fn seat(&self, name: &GroupId) -> Arc<Seat> {
         let mut groups = self.groups.lock();
         let seat = groups.entry(name.clone()).or_insert_with(|| {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::coordinator::Joined;
 use super::join::JoinRequest;
 use super::state::JoinOutcome;
-use crate::broker::Shared;
+use crate::broker::Embedded;
 use crate::faults::CallKind;
 
 /// Between two attempts of a call that failed for the moment (`retry.backoff.ms`).
@@ -56,16 +56,16 @@ enum Answer {
 /// What the calls need; shared with those under way.
 #[derive(Clone)]
 struct Calls {
-    shared: Arc<Shared>,
+    broker: Embedded,
     options: Arc<GroupOptions>,
     /// Our id, as soon as the coordinator has given one.
     member_id: Arc<Mutex<Option<MemberId>>>,
 }
 
 impl EmbeddedMembership {
-    pub(crate) fn new(shared: Arc<Shared>, options: GroupOptions) -> Self {
+    pub(crate) fn new(broker: Embedded, options: GroupOptions) -> Self {
         let calls =
-            Calls { shared, options: Arc::new(options), member_id: Arc::new(Mutex::new(None)) };
+            Calls { broker, options: Arc::new(options), member_id: Arc::new(Mutex::new(None)) };
         let heartbeat_interval = calls.options.heartbeat_interval;
         let next_heartbeat = Instant::now();
         Self { calls, status: Status::Outside, in_flight: None, heartbeat_interval, next_heartbeat }
@@ -235,7 +235,7 @@ impl Calls {
     async fn join(self, facts: Bytes) -> Result<JoinOutcome, BrokerError> {
         let options = &self.options;
         let base_of_id = options.group_instance_id.as_ref().unwrap_or(&options.client_id);
-        let coordinator = &self.shared.coordinator;
+        let coordinator = &self.broker.shared.coordinator;
         loop {
             let member_id = self.member_id.lock().clone();
             let request = JoinRequest::new(options, member_id, facts.clone());
@@ -262,7 +262,7 @@ impl Calls {
         let group = &self.options.group;
         loop {
             let member_id = self.own_id()?;
-            let syncing = self.shared.coordinator.sync(group, &member_id, generation, &plan);
+            let syncing = self.broker.shared.coordinator.sync(group, &member_id, generation, &plan);
             match self.call(CallKind::SyncGroup, syncing).await {
                 Err(error @ BrokerError::RebalanceInProgress { .. }) => return Err(error),
                 Err(error) if error.next_step() == NextStep::Retry => {
@@ -277,7 +277,8 @@ impl Calls {
         let member_id = self.own_id()?;
         let group = &self.options.group;
         let beating = async {
-            self.shared
+            self.broker
+                .shared
                 .coordinator
                 .with_group(group, |now, group| group.heartbeat(now, &member_id, generation))
         };
@@ -287,7 +288,10 @@ impl Calls {
     async fn leave(&self, member_id: &MemberId) -> Result<(), BrokerError> {
         let group = &self.options.group;
         let leaving = async {
-            self.shared.coordinator.with_group(group, |now, group| group.leave(now, member_id))
+            self.broker
+                .shared
+                .coordinator
+                .with_group(group, |now, group| group.leave(now, member_id))
         };
         match self.call(CallKind::LeaveGroup, leaving).await {
             // Not a member any more: that is what was wanted.
@@ -301,7 +305,7 @@ impl Calls {
         kind: CallKind,
         doing: impl Future<Output = Result<T, BrokerError>>,
     ) -> Result<T, BrokerError> {
-        self.shared.faults.call(kind, [&self.options.group], doing).await
+        self.broker.call(kind, [&self.options.group], doing).await
     }
 
     fn own_id(&self) -> Result<MemberId, BrokerError> {

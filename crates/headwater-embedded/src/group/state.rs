@@ -106,6 +106,16 @@ impl Group {
         }
     }
 
+    /// The group of a coordinator that knows nothing of its members.
+    pub(super) fn forgotten(&self) -> Self {
+        Self {
+            generation: self.generation,
+            joins: self.joins,
+            changes: self.changes + 1,
+            ..Self::new(self.name.clone())
+        }
+    }
+
     /// How often something happened that somebody may wait for.
     pub(crate) fn changes(&self) -> u64 {
         self.changes

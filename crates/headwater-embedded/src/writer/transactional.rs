@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,9 +14,10 @@ use headwater_records::ControlKind;
 use tokio::time::Instant;
 
 use super::EmbeddedWriter;
-use crate::broker::Shared;
+use crate::broker::{Embedded, Shared};
 use crate::faults::CallKind;
 use crate::transactions::{Producer, Seat};
+use crate::wire::{Request, again};
 
 /// Between two attempts (`retry.backoff.ms`).
 const BACKOFF: Duration = Duration::from_millis(100);
@@ -24,7 +25,7 @@ const BACKOFF: Duration = Duration::from_millis(100);
 /// A transactional writer of the embedded broker. Dropping it is what a crash is to a client: its
 /// transaction stays open until its time-out, or until the id is used again.
 pub(crate) struct EmbeddedTransactionalWriter {
-    shared: Arc<Shared>,
+    broker: Embedded,
     seat: Arc<Seat>,
     options: TransactionalOptions,
     producer: Producer,
@@ -34,33 +35,38 @@ pub(crate) struct EmbeddedTransactionalWriter {
 
 impl EmbeddedTransactionalWriter {
     pub(crate) async fn open(
-        shared: Arc<Shared>,
+        broker: Embedded,
         options: TransactionalOptions,
     ) -> Result<Self, BrokerError> {
         let id = options.transactional_id.as_str();
         let timeout = options.transaction_timeout;
         let asking = async {
-            let seat = shared.transactional_seat(id)?;
-            let producer = shared.init_producer(&seat, timeout, None).await?;
+            let seat = broker.shared.transactional_seat(id)?;
+            let producer = broker.shared.init_producer(&seat, timeout, None).await?;
             Ok((seat, producer))
         };
-        let (seat, producer) = shared.faults.call(CallKind::InitProducerId, [id], asking).await?;
-        let inner = start(&shared, &seat, producer, &options);
+        let (seat, producer) = broker.call(CallKind::InitProducerId, [id], asking).await?;
+        let inner = start(&broker, &seat, producer, &options);
         let open = OpenTransaction::new(id);
-        Ok(Self { shared, seat, options, producer, inner, open })
+        Ok(Self { broker, seat, options, producer, inner, open })
     }
 
     /// Makes a call until it is answered, or until `delivery_timeout` is over.
-    async fn ask<T, F: Future<Output = Result<T, BrokerError>>>(
+    async fn ask<T: Send, F>(
         &self,
-        kind: CallKind,
-        target: &str,
+        request: Request,
         call: impl Fn() -> F,
-    ) -> Result<T, BrokerError> {
+    ) -> Result<T, BrokerError>
+    where
+        F: Future<Output = Result<T, BrokerError>> + Send + 'static,
+    {
+        let faults = &self.broker.shared.faults;
         let limit = self.options.delivery_timeout;
         let deadline = Instant::now() + limit;
         loop {
-            let error = match self.shared.faults.call(kind, [target], call()).await {
+            let fault = faults.decide_all(request.kind, &request.targets);
+            let again = || request.kind.is_told_twice().then(|| again(call()));
+            let error = match self.broker.wiring.carry(&request, fault, call(), again).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -69,10 +75,16 @@ impl EmbeddedTransactionalWriter {
                 return Err(error);
             }
             if Instant::now() + BACKOFF > deadline {
-                return Err(BrokerError::TimedOut { call: kind.name(), limit });
+                return Err(BrokerError::TimedOut { call: request.kind.name(), limit });
             }
             tokio::time::sleep(BACKOFF).await;
         }
+    }
+
+    /// Who takes part in a call; a request that arrives late finds out by itself whether they are
+    /// still there.
+    fn parties(&self) -> (Weak<Shared>, Arc<Seat>, Producer) {
+        (Arc::downgrade(&self.broker.shared), Arc::clone(&self.seat), self.producer)
     }
 
     fn begin_anew(&mut self, producer: Producer) {
@@ -81,15 +93,19 @@ impl EmbeddedTransactionalWriter {
     }
 }
 
+fn open(shared: &Weak<Shared>) -> Result<Arc<Shared>, BrokerError> {
+    shared.upgrade().ok_or(BrokerError::Closed)
+}
+
 fn start(
-    shared: &Arc<Shared>,
+    broker: &Embedded,
     seat: &Arc<Seat>,
     producer: Producer,
     options: &TransactionalOptions,
 ) -> EmbeddedWriter {
     let delivery_timeout = options.delivery_timeout;
     let options = WriterOptions { delivery_timeout };
-    EmbeddedWriter::start(Arc::clone(shared), producer, Some(Arc::clone(seat)), options)
+    EmbeddedWriter::start(broker, producer, Some(Arc::clone(seat)), options)
 }
 
 impl LogWriter for EmbeddedTransactionalWriter {
@@ -109,8 +125,13 @@ impl TransactionalWriter for EmbeddedTransactionalWriter {
             return Ok(());
         }
         self.open.offsets_added();
-        let add = || async { self.shared.add_offsets(&self.seat, self.producer, grant, offsets) };
-        self.ask(CallKind::TxnOffsetCommit, grant.group.as_str(), add).await
+        let request = Request::commit(CallKind::TxnOffsetCommit, grant, offsets);
+        let add = || {
+            let (shared, seat, producer) = self.parties();
+            let (grant, offsets) = (grant.clone(), offsets.to_vec());
+            async move { open(&shared)?.add_offsets(&seat, producer, &grant, &offsets) }
+        };
+        self.ask(request, add).await
     }
 
     async fn commit(&mut self) -> Result<(), BrokerError> {
@@ -118,9 +139,12 @@ impl TransactionalWriter for EmbeddedTransactionalWriter {
             return Ok(());
         }
         self.open.before_commit().await?;
-        let kind = ControlKind::Commit;
-        let end = || async { self.shared.end_transaction(&self.seat, self.producer, kind) };
-        let next = self.ask(CallKind::EndTxn, self.seat.id(), end).await?;
+        let end = || {
+            let (shared, seat, producer) = self.parties();
+            let kind = ControlKind::Commit;
+            async move { open(&shared)?.end_transaction(&seat, producer, kind) }
+        };
+        let next = self.ask(Request::new(CallKind::EndTxn, [self.seat.id()]), end).await?;
         self.begin_anew(next);
         self.inner.go_on_as(next);
         Ok(())
@@ -130,11 +154,14 @@ impl TransactionalWriter for EmbeddedTransactionalWriter {
         if self.open.is_empty() {
             return Ok(());
         }
-        let (expected, timeout) = (Some(self.producer), self.options.transaction_timeout);
-        let init = || self.shared.init_producer(&self.seat, timeout, expected);
-        let next = self.ask(CallKind::InitProducerId, self.seat.id(), init).await?;
+        let timeout = self.options.transaction_timeout;
+        let init = || {
+            let (shared, seat, producer) = self.parties();
+            async move { open(&shared)?.init_producer(&seat, timeout, Some(producer)).await }
+        };
+        let next = self.ask(Request::new(CallKind::InitProducerId, [self.seat.id()]), init).await?;
         self.begin_anew(next);
-        self.inner = start(&self.shared, &self.seat, next, &self.options);
+        self.inner = start(&self.broker, &self.seat, next, &self.options);
         Ok(())
     }
 }

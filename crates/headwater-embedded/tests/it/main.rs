@@ -10,3 +10,4 @@ mod maintenance;
 mod tools;
 mod transactions;
 mod transactions_kill;
+mod wires;

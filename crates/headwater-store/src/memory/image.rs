@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use super::MemoryContents;
 use super::space::Space;
 use crate::{MetaUpdate, SpaceId};
 
@@ -89,6 +90,13 @@ impl Contents {
 
     pub(super) fn meta(&self) -> &BTreeMap<Vec<u8>, Vec<u8>> {
         &self.meta
+    }
+
+    pub(super) fn copied(&self) -> MemoryContents {
+        let entries = |id: &SpaceId| self.spaces.get(id).map_or_else(Vec::new, Space::entries);
+        let stores = self.names.iter().map(|(name, id)| (name.clone(), entries(id)));
+        let meta = self.meta.iter().map(|(key, value)| (key.clone(), value.clone()));
+        MemoryContents { stores: stores.collect(), meta: meta.collect() }
     }
 
     /// `None` when all numbers are used up.

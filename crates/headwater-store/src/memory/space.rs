@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use crate::table::{KeyTable, Slot, Value};
-use crate::{Chunk, Direction, KeyRange};
+use crate::{Chunk, Direction, KeyRange, KeyValueBytes};
 
 /// An update of an existing key, the common case, touches the hash table only.
 #[derive(Debug)]
@@ -54,6 +54,11 @@ impl Space {
             let value = self.table.get(slot).value();
             chunk.push(key, value.expect("the table holds no deleted keys"));
         }
+    }
+
+    pub(super) fn entries(&self) -> Vec<KeyValueBytes> {
+        let value = |slot: Slot| self.table.get(slot).value().unwrap_or_default().to_vec();
+        self.order.iter().map(|(key, &slot)| (key.to_vec(), value(slot))).collect()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -60,6 +60,7 @@ mod logs;
 mod produced;
 mod record;
 mod restart;
+pub mod sim;
 mod topics;
 
 pub use builder::{Commits, Tasks, TopologyTestDriverBuilder};

@@ -5,6 +5,7 @@ mod failures;
 mod global;
 mod partitions;
 mod restarts;
+mod simulations;
 mod tools;
 mod topics;
 mod wrappers;

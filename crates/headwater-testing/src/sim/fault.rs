@@ -1,0 +1,65 @@
+//! What can go wrong in a simulation.
+
+/// What can go wrong in a simulation. How often, when, where and for how long follows from the seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// Requests of an instance that never reach the broker.
+    LostRequests,
+    /// Requests that the broker carries out, and whose answers nobody hears.
+    LostAnswers,
+    /// Requests that arrive late.
+    LateRequests,
+    /// Requests that arrive a second time, after a reconnect.
+    RepeatedRequests,
+    /// The coordinator of the group and of transactions moves: for a while none answers. Sometimes the
+    /// new one knows nothing of the members.
+    CoordinatorMove,
+    /// No broker answers for a while, and then knows nothing of the members.
+    BrokerRestart,
+    /// Somebody else takes the transactional id of a stream thread. (Exactly-once only.)
+    FencedWriter,
+    /// A partition gets a new leader; nothing is lost.
+    LeaderChange,
+    /// The markers of transactions are written late. (Exactly-once only.)
+    LateMarkers,
+    /// An instance crashes at some request, answer, piece of work or write, and comes back.
+    Crash,
+    /// An instance crashes in the middle of a write to a store, of which a part is kept.
+    TornWrite,
+    /// A machine loses its power: of what was not synced a part is kept.
+    PowerLoss,
+    /// An instance stands still, often beyond its session, and goes on as if nothing had happened.
+    Pause,
+    /// A wall clock jumps by up to two hours, forward or back.
+    ClockJump,
+    /// A disk has no room for a while.
+    FullDisk,
+    /// A disk is slow for a while.
+    SlowDisk,
+    /// An instance is closed in good order, and started again.
+    Close,
+}
+
+impl FaultKind {
+    /// All of them.
+    pub const ALL: [Self; 17] = [
+        Self::LostRequests,
+        Self::LostAnswers,
+        Self::LateRequests,
+        Self::RepeatedRequests,
+        Self::CoordinatorMove,
+        Self::BrokerRestart,
+        Self::FencedWriter,
+        Self::LeaderChange,
+        Self::LateMarkers,
+        Self::Crash,
+        Self::TornWrite,
+        Self::PowerLoss,
+        Self::Pause,
+        Self::ClockJump,
+        Self::FullDisk,
+        Self::SlowDisk,
+        Self::Close,
+    ];
+}

@@ -1,0 +1,84 @@
+//! What everybody in a simulation shares.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use headwater_broker::{Grant, OffsetCommit, TopicPartition};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::clock::SimClock;
+use super::story::Story;
+
+/// What everybody in a simulation shares.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    clock: SimClock,
+    /// What has happened; held for a line at a time.
+    story: Mutex<Story>,
+    /// Rung when a process dies.
+    pub(crate) died: Notify,
+    /// Rung when time does not move any more.
+    pub(crate) stands_still: Arc<Notify>,
+    /// Who has committed; held for one commit at a time.
+    commits: Mutex<Commits>,
+}
+
+/// Who has asked to commit a partition in a generation.
+#[derive(Debug, Default)]
+struct Commits {
+    by: BTreeMap<(TopicPartition, i32), String>,
+    /// What was wrong, until somebody asks.
+    wrong: Option<String>,
+}
+
+impl Ground {
+    pub(crate) fn new() -> Self {
+        Self {
+            clock: SimClock::new(Arc::default()),
+            story: Mutex::new(Story::new()),
+            died: Notify::new(),
+            stands_still: Arc::default(),
+            commits: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.elapsed_ms()
+    }
+
+    pub(crate) fn tell(&self, line: String) {
+        tracing::info!("{line}");
+        self.story.lock().tell(self.clock.elapsed_ms(), line);
+    }
+
+    pub(crate) fn step(&self, what: &str) {
+        self.story.lock().step(self.clock.elapsed_ms(), what);
+    }
+
+    pub(crate) fn with_story<T>(&self, look: impl FnOnce(&Story) -> T) -> T {
+        look(&self.story.lock())
+    }
+
+    /// Somebody asks to commit.
+    pub(crate) fn note_commit(&self, grant: &Grant, offsets: &[OffsetCommit]) {
+        let member = grant.member_id.as_str();
+        let mut commits = self.commits.lock();
+        for commit in offsets {
+            let of = (commit.topic_partition.clone(), grant.generation);
+            let first = commits.by.entry(of).or_insert_with(|| member.to_owned());
+            if first != member {
+                let (first, at) = (first.clone(), &commit.topic_partition);
+                commits.wrong = Some(format!(
+                    "{at} is committed by {member} and by {first} in generation {}",
+                    grant.generation
+                ));
+            }
+        }
+    }
+
+    /// What two members have committed in one generation.
+    pub(crate) fn committed_twice(&self) -> Option<String> {
+        self.commits.lock().wrong.take()
+    }
+}

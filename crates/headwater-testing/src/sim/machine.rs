@@ -1,0 +1,365 @@
+//! A machine on which one instance runs, crashes, stands still and runs again: everything that an
+//! instance does to the world passes it.
+
+use std::collections::BTreeSet;
+use std::future::pending;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_broker::BrokerError;
+use headwater_embedded::{CallKind, Fault, Request};
+use headwater_store::MemoryBackend;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::chance::Chance;
+use super::clock::SimClock;
+use super::ground::Ground;
+
+/// A machine. Its disk outlives what runs on it.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) number: usize,
+    pub(crate) clock: Arc<SimClock>,
+    pub(crate) disk: MemoryBackend,
+    pub(crate) state_dir: PathBuf,
+    pub(crate) ground: Arc<Ground>,
+    /// Guards what follows from the faults; never held while anything is awaited.
+    state: Mutex<State>,
+    /// Rung when it stands still no longer.
+    goes_on: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Counts the processes that have run here; what belongs to an earlier one has no effect.
+    life: u64,
+    is_alive: bool,
+    stands_still: bool,
+    rules: Vec<Rule>,
+    crash: Option<(CrashPoint, u64)>,
+    disk_full: bool,
+    disk_delay: Duration,
+    /// Directories written since somebody asked.
+    touched: BTreeSet<PathBuf>,
+    directories: BTreeSet<PathBuf>,
+    /// Of them, those whose storage was closed in good order.
+    closed: BTreeSet<PathBuf>,
+    chance: Chance,
+}
+
+/// At what an instance crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CrashPoint {
+    /// Before a request reaches the broker.
+    Request,
+    /// After the broker has carried a request out, before the answer is there.
+    Answer,
+    /// Before a piece of work that blocks.
+    Job,
+    /// In the middle of a write to a store.
+    Write,
+}
+
+/// Something that happens to requests of one kind, or of all.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub(crate) kinds: Vec<CallKind>,
+    /// So many pass before it strikes.
+    pub(crate) skip: u64,
+    /// So many are struck.
+    pub(crate) count: u64,
+    /// It ends then.
+    pub(crate) until: Option<Instant>,
+    pub(crate) fault: Fault,
+}
+
+/// What becomes of a write to a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writing {
+    Whole,
+    /// Only a part of it, in sixteenths: there is no power for the rest.
+    Torn(u64),
+    Full,
+    Dead,
+}
+
+/// Milliseconds that a request or an answer is on its way.
+const LATENCY_MS: u64 = 4;
+
+impl Machine {
+    pub(crate) fn new(
+        number: usize,
+        state_dir: PathBuf,
+        ground: Arc<Ground>,
+        chance: Chance,
+    ) -> Self {
+        let state = State {
+            life: 0,
+            is_alive: false,
+            stands_still: false,
+            rules: Vec::new(),
+            crash: None,
+            disk_full: false,
+            disk_delay: Duration::ZERO,
+            touched: BTreeSet::new(),
+            directories: BTreeSet::new(),
+            closed: BTreeSet::new(),
+            chance,
+        };
+        Self {
+            number,
+            clock: Arc::new(SimClock::new(Arc::clone(&ground.stands_still))),
+            disk: MemoryBackend::durable(),
+            state_dir,
+            ground,
+            state: Mutex::new(state),
+            goes_on: Notify::new(),
+        }
+    }
+
+    /// A process starts; its number.
+    pub(crate) fn start(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.life += 1;
+        state.is_alive = true;
+        state.life
+    }
+
+    /// The process dies: from now on nothing that it does has an effect.
+    pub(crate) fn die(&self) {
+        let mut state = self.state.lock();
+        state.is_alive = false;
+        state.stands_still = false;
+        state.crash = None;
+        drop(state);
+        self.goes_on.notify_waiters();
+        self.ground.died.notify_one();
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.state.lock().is_alive
+    }
+
+    /// The process of which this is what is left died, or another one runs.
+    pub(crate) fn is_life(&self, life: u64) -> bool {
+        let state = self.state.lock();
+        state.is_alive && state.life == life
+    }
+
+    /// The number of the process that runs here, or ran here last.
+    pub(crate) fn life(&self) -> u64 {
+        self.state.lock().life
+    }
+
+    pub(crate) fn stand_still(&self) {
+        self.state.lock().stands_still = true;
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.state.lock().stands_still = false;
+        self.goes_on.notify_waiters();
+    }
+
+    pub(crate) fn stands_still(&self) -> bool {
+        self.state.lock().stands_still
+    }
+
+    pub(crate) fn add_rule(&self, rule: Rule) {
+        // The newest first: an outage hides whatever else was to happen.
+        self.state.lock().rules.insert(0, rule);
+    }
+
+    /// It will crash when it has passed the point so many times more.
+    pub(crate) fn crash_at(&self, point: CrashPoint, passes: u64) {
+        self.state.lock().crash = Some((point, passes));
+    }
+
+    pub(crate) fn set_disk_full(&self, is_full: bool) {
+        self.state.lock().disk_full = is_full;
+    }
+
+    pub(crate) fn set_disk_delay(&self, delay: Duration) {
+        self.state.lock().disk_delay = delay;
+    }
+
+    /// Ends all that was to go wrong.
+    pub(crate) fn calm(&self) {
+        let mut state = self.state.lock();
+        state.rules.clear();
+        state.crash = None;
+        state.disk_full = false;
+        state.disk_delay = Duration::ZERO;
+        drop(state);
+        self.go_on();
+    }
+
+    pub(crate) fn note_opened(&self, dir: PathBuf) {
+        let mut state = self.state.lock();
+        state.closed.remove(&dir);
+        state.directories.insert(dir);
+    }
+
+    pub(crate) fn note_closed(&self, dir: PathBuf) {
+        self.state.lock().closed.insert(dir);
+    }
+
+    /// Whether the storage of a directory was closed in good order.
+    pub(crate) fn is_closed(&self, dir: &Path) -> bool {
+        self.state.lock().closed.contains(dir)
+    }
+
+    pub(crate) fn directories(&self) -> BTreeSet<PathBuf> {
+        self.state.lock().directories.clone()
+    }
+
+    pub(crate) fn touch(&self, dir: PathBuf) {
+        self.state.lock().touched.insert(dir);
+    }
+
+    pub(crate) fn take_touched(&self) -> BTreeSet<PathBuf> {
+        std::mem::take(&mut self.state.lock().touched)
+    }
+
+    /// A request comes by.
+    pub(crate) async fn request(&self, life: u64, request: &Request) -> Option<Fault> {
+        self.pass(life, CrashPoint::Request).await;
+        self.latency().await;
+        self.stands(life).await;
+        let fault = self.state.lock().strike(request.kind);
+        if let Some(Fault::Fail(BrokerError::TimedOut { limit, .. })) = &fault {
+            tokio::time::sleep(*limit).await;
+            self.stands(life).await;
+        }
+        self.trace(&[request.kind.name(), fault.as_ref().map_or("", name_of)]);
+        if let Some((grant, offsets)) = &request.commit {
+            self.ground.note_commit(grant, offsets);
+        }
+        fault
+    }
+
+    /// An answer comes by.
+    pub(crate) async fn answer(&self, life: u64, request: &Request, error: Option<&BrokerError>) {
+        self.latency().await;
+        self.pass(life, CrashPoint::Answer).await;
+        let outcome = if error.is_some() { "failed" } else { "done" };
+        self.trace(&[request.kind.name(), outcome]);
+    }
+
+    /// A piece of work that may block is about to be done.
+    pub(crate) async fn job(&self, life: u64) {
+        self.pass(life, CrashPoint::Job).await;
+        let delay = self.state.lock().disk_delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+            self.stands(life).await;
+        }
+    }
+
+    /// A store is about to be written.
+    pub(crate) fn write(&self, life: u64) -> Writing {
+        let mut state = self.state.lock();
+        if !state.is_alive || state.life != life {
+            return Writing::Dead;
+        }
+        if state.disk_full {
+            return Writing::Full;
+        }
+        if state.is_crash(CrashPoint::Write) {
+            return Writing::Torn(state.chance.in_range(0..17));
+        }
+        Writing::Whole
+    }
+
+    /// Waits until the process may go on; for ever if it is dead, or dies here.
+    async fn pass(&self, life: u64, point: CrashPoint) {
+        self.stands(life).await;
+        if self.state.lock().is_crash(point) {
+            self.ground.tell(format!("instance {} crashes at a {}", self.number, point.name()));
+            self.die();
+            pending::<()>().await;
+        }
+    }
+
+    /// Waits while the process stands still; for ever when it is dead.
+    async fn stands(&self, life: u64) {
+        loop {
+            let goes_on = self.goes_on.notified();
+            {
+                let state = self.state.lock();
+                if state.is_alive && state.life == life && !state.stands_still {
+                    return;
+                }
+            }
+            goes_on.await;
+        }
+    }
+
+    async fn latency(&self) {
+        let ms = self.state.lock().chance.in_range(0..LATENCY_MS);
+        if ms > 0 {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+        }
+    }
+
+    fn trace(&self, what: &[&str]) {
+        self.ground.step(&format!("{} {}", self.number, what.join(" ")));
+    }
+}
+
+impl State {
+    /// What is to happen to a request; counts it.
+    fn strike(&mut self, kind: CallKind) -> Option<Fault> {
+        let now = Instant::now();
+        self.rules.retain(|rule| rule.count > 0 && rule.until.is_none_or(|until| now < until));
+        let rule = self
+            .rules
+            .iter_mut()
+            .find(|rule| rule.kinds.is_empty() || rule.kinds.contains(&kind))?;
+        if rule.skip > 0 {
+            rule.skip -= 1;
+            return None;
+        }
+        rule.count -= 1;
+        Some(rule.fault.clone())
+    }
+
+    fn is_crash(&mut self, at: CrashPoint) -> bool {
+        match &mut self.crash {
+            Some((point, passes)) if *point == at => {
+                if *passes == 0 {
+                    self.crash = None;
+                    return true;
+                }
+                *passes -= 1;
+                false
+            }
+            _ => false,
+        }
+    }
+}
+
+impl CrashPoint {
+    pub(crate) const ALL: [Self; 4] = [Self::Request, Self::Answer, Self::Job, Self::Write];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request that does not go out",
+            Self::Answer => "answer that it does not hear",
+            Self::Job => "piece of work on its disk",
+            Self::Write => "write to a store",
+        }
+    }
+}
+
+fn name_of(fault: &Fault) -> &'static str {
+    match fault {
+        Fault::Delay(_) => "late",
+        Fault::Fail(_) => "lost",
+        Fault::LoseAnswer { .. } => "answer lost",
+        Fault::Twice { .. } => "twice",
+        _ => "fault",
+    }
+}

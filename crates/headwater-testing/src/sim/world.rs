@@ -1,0 +1,268 @@
+//! A run: machines, a broker, an agenda, and somebody who looks at all of it.
+
+mod acts;
+mod faults;
+mod looks;
+mod rest;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_broker::simple::{self, TopicWriter};
+use headwater_broker::{BrokerError, Clock};
+use headwater_embedded::{Embedded, EmbeddedOptions};
+use headwater_runtime::{Instance, StartError};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::chance::Chance;
+use super::clock::SimClock;
+use super::ground::Ground;
+use super::invariant::{Invariant, WrittenRecord};
+use super::machine::Machine;
+use super::outputs::Outputs;
+use super::report::{Report, SimulationError, Violation};
+use super::schedule::{Action, Schedule};
+use super::simulation::Simulation;
+use super::stores::Stores;
+
+/// A run.
+pub(crate) struct World<'a> {
+    simulation: &'a Simulation,
+    seed: u64,
+    standbys: u32,
+    threads: Vec<usize>,
+    faults: usize,
+    crashes: usize,
+    start: Instant,
+    ground: Arc<Ground>,
+    broker: Embedded,
+    machines: Vec<Arc<Machine>>,
+    processes: Vec<Process>,
+    /// How long a machine stays down after its next crash or close.
+    back_after: Vec<Duration>,
+    /// By time in milliseconds, and by the order in which it was put there.
+    agenda: BTreeMap<(u64, u64), Due>,
+    entries: u64,
+    says: mpsc::UnboundedSender<Event>,
+    hears: mpsc::UnboundedReceiver<Event>,
+    /// What goes on beside, and ends with the run.
+    background: JoinSet<()>,
+    writers: Vec<TopicWriter>,
+    written: Vec<WrittenRecord>,
+    record_chance: Chance,
+    own_chance: Chance,
+    outputs: Outputs,
+    stores: Stores,
+    invariants: Vec<Box<dyn Invariant>>,
+    /// By task, since when two instances have run it.
+    shared_tasks: BTreeMap<String, u64>,
+    /// When peace began, and how often an instance has stopped since.
+    peace: Option<(u64, usize)>,
+    /// Since when there is nothing left to do.
+    rest_since: Option<u64>,
+    _state: TempDir,
+}
+
+/// What runs on a machine.
+#[derive(Debug)]
+enum Process {
+    Down,
+    /// It is being started, or closed.
+    Busy(AbortHandle),
+    Up(Box<Instance>),
+}
+
+/// What is to be done at some time.
+#[derive(Debug)]
+enum Due {
+    Scheduled(Action),
+    Start(usize),
+    GoOn(usize),
+    DiskHasRoom(usize),
+    DiskIsFast(usize),
+    /// Look whether everything holds.
+    Look,
+    /// Nothing goes wrong any more.
+    Peace,
+}
+
+/// What happened beside.
+enum Event {
+    Started { machine: usize, life: u64, outcome: Result<Box<Instance>, StartError> },
+    Closed { machine: usize, life: u64, in_time: bool },
+}
+
+/// Between two looks, in milliseconds.
+const LOOK_MS: u64 = 50;
+/// Between the last action and peace: what was started has time to go wrong.
+const TO_PEACE_MS: u64 = 1_000;
+/// Until a machine whose instance could not start, or has stopped, tries again.
+const RETRY_MS: u64 = 200;
+
+impl<'a> World<'a> {
+    pub(crate) async fn new(
+        simulation: &'a Simulation,
+        seed: u64,
+    ) -> Result<Self, SimulationError> {
+        let chance = Chance::new(seed);
+        let schedule = Schedule::new(seed, &simulation.shape);
+        let broker = broker(seed);
+        let refused = |what| {
+            move |source: BrokerError| SimulationError::Broker { what, source: Box::new(source) }
+        };
+        let mut writers = Vec::new();
+        for input in &simulation.inputs {
+            let made = simple::create_topic(&broker, &input.topic, input.partitions).await;
+            made.map_err(refused("create an input topic"))?;
+            let writer = TopicWriter::new(&broker, &input.topic).await;
+            writers.push(writer.map_err(refused("have an input topic written"))?);
+        }
+        for (topic, partitions) in &simulation.outputs {
+            let made = simple::create_topic(&broker, topic, *partitions).await;
+            made.map_err(refused("create an output topic"))?;
+        }
+        let outputs = Outputs::new(&broker, &simulation.outputs).await;
+        let application = simulation.topology.for_application(&simulation.config.application_id);
+        let application =
+            application.map_err(|source| SimulationError::Topology { source: Box::new(source) })?;
+        let state = TempDir::new().map_err(|source| SimulationError::Directory { source })?;
+        let ground = Arc::new(Ground::new());
+        let machine = |number: usize| {
+            let dir: PathBuf = state.path().join(number.to_string());
+            let chance = chance.fork(100 + u64::try_from(number).unwrap_or(0));
+            Arc::new(Machine::new(number, dir, Arc::clone(&ground), chance))
+        };
+        let machines: Vec<_> = (0..schedule.threads.len()).map(machine).collect();
+        let (says, hears) = mpsc::unbounded_channel();
+        let last_ms = schedule.actions.last().map_or(0, |(at, _)| *at);
+        let mut world = Self {
+            simulation,
+            seed,
+            standbys: schedule.standbys,
+            faults: schedule.faults,
+            crashes: 0,
+            start: Instant::now(),
+            broker,
+            processes: machines.iter().map(|_| Process::Down).collect(),
+            back_after: vec![Duration::from_millis(RETRY_MS); machines.len()],
+            machines,
+            threads: schedule.threads,
+            agenda: BTreeMap::new(),
+            entries: 0,
+            says,
+            hears,
+            background: JoinSet::new(),
+            writers,
+            written: Vec::new(),
+            record_chance: chance.fork(1),
+            own_chance: chance.fork(2),
+            outputs: outputs.map_err(refused("have an output topic read"))?,
+            stores: Stores::new(application.programs),
+            invariants: simulation.invariants.iter().map(|new| new()).collect(),
+            shared_tasks: BTreeMap::new(),
+            peace: None,
+            rest_since: None,
+            ground,
+            _state: state,
+        };
+        for (at, action) in schedule.actions {
+            world.put(at, Due::Scheduled(action));
+        }
+        world.put(LOOK_MS, Due::Look);
+        world.put(last_ms + TO_PEACE_MS, Due::Peace);
+        Ok(world)
+    }
+
+    /// Runs to rest.
+    pub(crate) async fn run(mut self) -> Result<Report, SimulationError> {
+        let outcome = self.run_to_rest().await;
+        self.end();
+        outcome.map_err(|broken| {
+            let (invariant, what) = broken;
+            SimulationError::Violation(Box::new(Violation {
+                seed: self.seed,
+                guarantee: self.simulation.shape.guarantee,
+                invariant,
+                what,
+                at_ms: self.ground.now_ms(),
+                story: self.ground.with_story(ToString::to_string),
+            }))
+        })?;
+        let (hash, steps) = self.ground.with_story(|story| (story.hash(), story.steps()));
+        Ok(Report {
+            seed: self.seed,
+            instances: self.machines.len(),
+            records: self.written.len(),
+            faults: self.faults,
+            crashes: self.crashes,
+            lasted_ms: self.ground.now_ms(),
+            steps,
+            hash,
+        })
+    }
+
+    async fn run_to_rest(&mut self) -> Result<(), Wrong> {
+        while let Some((&at, _)) = self.agenda.first_key_value() {
+            let ground = Arc::clone(&self.ground);
+            tokio::select! {
+                biased;
+                Some(event) = self.hears.recv() => self.take(event),
+                () = ground.died.notified() => self.bury(),
+                () = ground.stands_still.notified() => {
+                    let what = "an instance does something again and again without waiting";
+                    return Err(("time goes on".to_owned(), what.to_owned()));
+                }
+                () = tokio::time::sleep_until(self.start + Duration::from_millis(at.0)) => {
+                    let due = self.agenda.remove(&at).expect("it was found there");
+                    if self.do_due(due).await? {
+                        return self.close_all().await;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, at_ms: u64, due: Due) {
+        self.entries += 1;
+        self.agenda.insert((at_ms, self.entries), due);
+    }
+
+    fn put_after(&mut self, after: Duration, due: Due) {
+        let ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        self.put(self.ground.now_ms().saturating_add(ms), due);
+    }
+
+    fn tell(&self, line: impl Into<String>) {
+        self.ground.tell(line.into());
+    }
+
+    /// Everything still running is dropped, so that nothing of it is told any more.
+    fn end(&mut self) {
+        for process in &mut self.processes {
+            if let Process::Busy(task) = std::mem::replace(process, Process::Down) {
+                task.abort();
+            }
+        }
+        self.background.abort_all();
+    }
+}
+
+/// The invariant that does not hold, and what is wrong.
+type Wrong = (String, String);
+
+/// A broker whose ids follow from the seed.
+fn broker(seed: u64) -> Embedded {
+    let clock: Arc<dyn Clock> = Arc::new(SimClock::new(Arc::default()));
+    let options = EmbeddedOptions::new()
+        .clock(clock)
+        .cluster_id(Uuid::from_u128(u128::from(seed)))
+        .maintenance_interval(None);
+    Embedded::in_memory_with(options)
+}

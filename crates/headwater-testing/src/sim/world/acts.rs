@@ -1,0 +1,220 @@
+//! What is done in a run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_broker::{BrokerError, Clock};
+use headwater_changelog::Blocking;
+use headwater_embedded::Wire;
+use headwater_runtime::{Execution, Instance, InstanceBuilder, UncaughtReaction};
+use headwater_store::StoreBackend;
+use uuid::Uuid;
+
+use super::{Due, Event, LOOK_MS, Process, RETRY_MS, World, Wrong};
+use crate::sim::clock::START_MS;
+use crate::sim::invariant::WrittenRecord;
+use crate::sim::ports::Ports;
+use crate::sim::schedule::Action;
+
+/// How long a close may take.
+const CLOSE: Duration = Duration::from_secs(10);
+
+/// Sixteenths of what was not synced that are left when a process dies and its machine does not.
+const ALL_KEPT: usize = 16;
+
+impl World<'_> {
+    /// Does what is due; whether the run is at rest.
+    pub(super) async fn do_due(&mut self, due: Due) -> Result<bool, Wrong> {
+        match due {
+            Due::Scheduled(Action::Write(count)) => self.write(count).await?,
+            Due::Scheduled(Action::Start(machine)) | Due::Start(machine) => self.start(machine),
+            Due::Scheduled(Action::Fault(fault)) => self.strike(fault).await?,
+            Due::Scheduled(Action::Own(number)) => {
+                let own = self.simulation.own_faults[number].clone();
+                self.tell(own.name);
+                (own.strike)(&mut self.own_chance, &self.broker);
+            }
+            Due::GoOn(machine) => {
+                if self.machines[machine].stands_still() {
+                    self.tell(format!("instance {machine} goes on"));
+                    self.machines[machine].go_on();
+                }
+            }
+            Due::DiskHasRoom(machine) => self.machines[machine].set_disk_full(false),
+            Due::DiskIsFast(machine) => self.machines[machine].set_disk_delay(Duration::ZERO),
+            Due::Look => {
+                let is_at_rest = self.look().await?;
+                self.put_after(Duration::from_millis(LOOK_MS), Due::Look);
+                return Ok(is_at_rest);
+            }
+            Due::Peace => self.make_peace(),
+        }
+        Ok(false)
+    }
+
+    async fn write(&mut self, count: u64) -> Result<(), Wrong> {
+        for _ in 0..count {
+            let number = u64::try_from(self.written.len()).unwrap_or(u64::MAX);
+            let which = self.record_chance.index(0..self.simulation.inputs.len());
+            let Some(input) = self.simulation.inputs.get(which) else { return Ok(()) };
+            let (key, value) = (input.record)(&mut self.record_chance, number);
+            let now_ms = i64::try_from(self.ground.now_ms()).unwrap_or(i64::MAX);
+            let timestamp = START_MS + now_ms;
+            let writer = &mut self.writers[which];
+            writer
+                .add(timestamp, key.as_deref(), value.as_deref())
+                .map_err(|error| undisturbed(&error))?;
+            let topic = input.topic.clone();
+            self.written.push(WrittenRecord { topic, timestamp, key, value });
+        }
+        for writer in &mut self.writers {
+            writer.flush().await.map_err(|error| undisturbed(&error))?;
+        }
+        self.ground.step("written");
+        Ok(())
+    }
+
+    pub(super) fn start(&mut self, number: usize) {
+        if !matches!(self.processes[number], Process::Down) {
+            return;
+        }
+        let life = self.machines[number].start();
+        let starting = self.builder(number, life).start();
+        let says = self.says.clone();
+        let task = self.background.spawn(async move {
+            let outcome = starting.await.map(Box::new);
+            // Nobody hears it when the run is over.
+            drop(says.send(Event::Started { machine: number, life, outcome }));
+        });
+        self.processes[number] = Process::Busy(task);
+    }
+
+    fn builder(&self, number: usize, life: u64) -> InstanceBuilder {
+        let machine = Arc::clone(&self.machines[number]);
+        let ports = Arc::new(Ports { machine: Arc::clone(&machine), life });
+        let broker = self.broker.behind(Arc::clone(&ports) as Arc<dyn Wire>);
+        let config = self
+            .simulation
+            .config
+            .clone()
+            .processing_guarantee(self.simulation.shape.guarantee)
+            .state_dir(&machine.state_dir)
+            .num_stream_threads(self.threads[number])
+            .num_standby_replicas(self.standbys);
+        let (of_errors, of_states) = (Arc::clone(&machine), Arc::clone(&machine));
+        Instance::builder(self.simulation.topology.clone())
+            .config(config)
+            .broker(Arc::new(broker))
+            .store_backend(Arc::clone(&ports) as Arc<dyn StoreBackend>)
+            .blocking(ports as Arc<dyn Blocking>)
+            .clock(Arc::clone(&machine.clock) as Arc<dyn Clock>)
+            .execution(Execution::InPlace)
+            .process_id(process_id(number))
+            .uncaught_exception_handler(move |error| {
+                if of_errors.is_life(life) {
+                    of_errors.ground.tell(format!("instance {number}: {}", chain(error)));
+                }
+                UncaughtReaction::ReplaceThread
+            })
+            .state_listener(move |new, _| {
+                if of_states.is_life(life) {
+                    of_states.ground.tell(format!("instance {number} is {new}"));
+                }
+            })
+    }
+
+    /// An instance has started or closed.
+    pub(super) fn take(&mut self, event: Event) {
+        match event {
+            Event::Started { machine, life, outcome } => {
+                if !self.machines[machine].is_life(life) {
+                    return;
+                }
+                match outcome {
+                    Ok(instance) => self.processes[machine] = Process::Up(instance),
+                    Err(error) => {
+                        self.tell(format!("instance {machine} cannot start: {}", chain(&error)));
+                        self.put_down(machine, ALL_KEPT);
+                        self.put_after(Duration::from_millis(RETRY_MS), Due::Start(machine));
+                    }
+                }
+            }
+            Event::Closed { machine, life, in_time } => {
+                if self.machines[machine].is_life(life) {
+                    let how = if in_time { "has closed" } else { "could not close in time" };
+                    self.tell(format!("instance {machine} {how}"));
+                    self.put_down(machine, ALL_KEPT);
+                    self.put_after(self.back_after[machine], Due::Start(machine));
+                }
+            }
+        }
+    }
+
+    /// Clears away what has died by itself.
+    pub(super) fn bury(&mut self) {
+        for number in 0..self.machines.len() {
+            let is_down = matches!(self.processes[number], Process::Down);
+            if !is_down && !self.machines[number].is_alive() {
+                self.crashes += 1;
+                self.put_down(number, ALL_KEPT);
+                self.put_after(self.back_after[number], Due::Start(number));
+            }
+        }
+    }
+
+    /// Nothing runs on a machine any more. Of what was not synced so many sixteenths are kept.
+    pub(super) fn put_down(&mut self, number: usize, kept: usize) {
+        let machine = Arc::clone(&self.machines[number]);
+        if machine.is_alive() {
+            machine.die();
+        }
+        match std::mem::replace(&mut self.processes[number], Process::Down) {
+            Process::Busy(task) => task.abort(),
+            Process::Up(instance) => drop(instance),
+            Process::Down => {}
+        }
+        for dir in machine.directories() {
+            let unsynced = machine.disk.unsynced_writes(&dir);
+            machine.disk.lose_unsynced(&dir, unsynced * kept / ALL_KEPT);
+            machine.touch(dir);
+        }
+    }
+
+    pub(super) fn close(&mut self, number: usize) {
+        let process = std::mem::replace(&mut self.processes[number], Process::Down);
+        let Process::Up(instance) = process else {
+            self.processes[number] = process;
+            return;
+        };
+        self.tell(format!("instance {number} is closed"));
+        let (says, life) = (self.says.clone(), self.machines[number].life());
+        let task = self.background.spawn(async move {
+            let in_time = instance.close(CLOSE).await.is_ok();
+            // Nobody hears it when the run is over.
+            drop(says.send(Event::Closed { machine: number, life, in_time }));
+        });
+        self.processes[number] = Process::Busy(task);
+    }
+}
+
+/// The process id of the instance on a machine.
+pub(super) fn process_id(number: usize) -> Uuid {
+    Uuid::from_u128(u128::try_from(number).unwrap_or(0) + 1)
+}
+
+/// Nothing disturbs whoever looks on.
+pub(super) fn undisturbed(error: &BrokerError) -> Wrong {
+    ("the broker answers whoever looks on".to_owned(), chain(error))
+}
+
+/// An error with all its causes.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

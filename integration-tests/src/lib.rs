@@ -46,6 +46,8 @@ mod documents {
     mod failures {}
     #[doc = include_str!("../../docs/book/src/testing.md")]
     mod testing {}
+    #[doc = include_str!("../../docs/book/src/simulation.md")]
+    mod simulation {}
     #[doc = include_str!("../../docs/book/src/configuration.md")]
     mod configuration {}
     #[doc = include_str!("../../docs/book/src/kafka.md")]

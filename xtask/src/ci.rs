@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand, Package};
 
-use crate::{layers, say, tidy};
+use crate::{layers, say, sim, tidy};
 
 pub(crate) fn run(root: &Path) -> Result<()> {
     let metadata = MetadataCommand::new()
@@ -27,6 +27,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let docs = ["doc", "--workspace", "--no-deps", "--all-features", "--locked"];
     cargo(root, &docs, &[("RUSTDOCFLAGS", "-D warnings")])?;
     check_packages(root, &metadata)?;
+    sim::smoke(root)?;
     deny(root)
 }
 

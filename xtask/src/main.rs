@@ -1,10 +1,11 @@
-//! Tasks of this repository: `cargo xtask ci`, `tidy`, `layers`, `conformance`, `itest`, `bench`.
+//! Tasks of this repository: `cargo xtask ci`, `tidy`, `layers`, `conformance`, `itest`, `bench`, `sim`.
 
 mod bench;
 mod ci;
 mod conformance;
 mod itest;
 mod layers;
+mod sim;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -35,6 +36,9 @@ enum Task {
     /// The tests that need a real Apache Kafka, with one: on the JVM, in a container, or running
     /// already.
     Itest(itest::Arguments),
+    /// The standard simulations: instances and a broker on one thread, with everything going wrong.
+    #[command(disable_help_flag = true)]
+    Sim(sim::Arguments),
     /// What `headwater-bench` needs for a workload, alone or beside Kafka Streams.
     Bench(bench::Arguments),
 }
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         Task::Layers => layers::run(&root).map(done),
         Task::Conformance(arguments) => conformance::run(&root, &arguments),
         Task::Itest(arguments) => itest::run(&root, &arguments).map(done),
+        Task::Sim(arguments) => sim::run(&root, &arguments),
         Task::Bench(arguments) => bench::run(&root, &arguments).map(done),
     };
     match result {

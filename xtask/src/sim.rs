@@ -1,0 +1,124 @@
+//! `cargo xtask sim`: the standard simulations, and the bugs that they must find.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
+
+use crate::say;
+
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Applies each patch of `simulations/planted` to a copy of the tree, and looks for a seed that
+    /// finds it.
+    #[arg(long)]
+    planted: bool,
+    /// `--seeds 0..500`, `--guarantee exactly-once`, `--workload count` and so on; `-- --help` tells
+    /// them all. With `--planted` only patches whose name holds the text.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// Schedules within which a planted bug must be found.
+const PLANTED_SEEDS: &str = "0..1000";
+
+pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode> {
+    if arguments.planted {
+        let wanted = arguments.arguments.first().map(String::as_str).unwrap_or_default();
+        return planted(root, wanted);
+    }
+    let status = simulations(root)
+        .args(&arguments.arguments)
+        .status()
+        .context("cargo run --package simulations")?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What `cargo xtask ci` runs: within about a minute.
+pub(crate) fn smoke(root: &Path) -> Result<()> {
+    let status = simulations(root).status().context("cargo run --package simulations")?;
+    ensure!(status.success(), "a simulation breaks a promise");
+    Ok(())
+}
+
+fn simulations(root: &Path) -> Command {
+    let mut command = Command::new("cargo");
+    command
+        .args(["run", "--quiet", "--locked", "--profile", "sim", "--package", "simulations", "--"])
+        .current_dir(root);
+    command
+}
+
+fn planted(root: &Path, wanted: &str) -> Result<ExitCode> {
+    let copy = root.join("target/planted");
+    copy_tree(root, &copy)?;
+    let mut missed = Vec::new();
+    for patch in patches(root, wanted)? {
+        let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        apply(&copy, &patch, &["apply"])?;
+        let output = simulations(&copy)
+            .args(["--seeds", PLANTED_SEEDS, "--brief"])
+            .stderr(Stdio::inherit())
+            .output()
+            .context("cargo run --package simulations")?;
+        apply(&copy, &patch, &["apply", "--reverse"])?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        match said.lines().find(|line| line.contains(" breaks ")) {
+            Some(found) => say(&format!("{name}: {found}")),
+            None if said.contains(" schedules, ") => missed.push(name),
+            None => bail!("{name}: the simulations did not run"),
+        }
+    }
+    if missed.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    say(&format!("not found within seeds {PLANTED_SEEDS}: {}", missed.join(", ")));
+    Ok(ExitCode::FAILURE)
+}
+
+fn patches(root: &Path, wanted: &str) -> Result<Vec<PathBuf>> {
+    let directory = root.join("simulations/planted");
+    let mut patches = Vec::new();
+    for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
+        let path = entry?.path();
+        let is_wanted = path.to_string_lossy().contains(wanted);
+        if path.extension().is_some_and(|extension| extension == "patch") && is_wanted {
+            patches.push(path);
+        }
+    }
+    ensure!(!patches.is_empty(), "no patch in {} has {wanted} in its name", directory.display());
+    patches.sort();
+    Ok(patches)
+}
+
+/// Files that git knows. Those that have not changed are not written, so that they are not built again.
+fn copy_tree(root: &Path, copy: &Path) -> Result<()> {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output()?;
+    ensure!(listed.status.success(), "git ls-files: {}", listed.status);
+    for name in String::from_utf8(listed.stdout)?.split_terminator('\0') {
+        let (from, to) = (root.join(name), copy.join(name));
+        let Ok(bytes) = fs::read(&from) else { continue };
+        if fs::read(&to).is_ok_and(|there| there == bytes) {
+            continue;
+        }
+        fs::create_dir_all(to.parent().unwrap_or(copy))?;
+        fs::write(&to, bytes).with_context(|| to.display().to_string())?;
+    }
+    Ok(())
+}
+
+fn apply(copy: &Path, patch: &Path, how: &[&str]) -> Result<()> {
+    // The copy lies below a repository that has nothing to do with it.
+    let status = Command::new("git")
+        .args(how)
+        .arg("--unsafe-paths")
+        .arg("--directory")
+        .arg(copy)
+        .arg(patch)
+        .current_dir("/")
+        .status()?;
+    ensure!(status.success(), "{} does not fit; make it anew", patch.display());
+    Ok(())
+}

@@ -204,7 +204,9 @@ impl LifeCycle {
             (TaskEvent::Opened { has_changelogs }, Stage::Opening | Stage::Preparing) => {
                 self.is_open(has_changelogs)
             }
-            (TaskEvent::Restored, Stage::Restoring) if self.wanted == Some(Role::Active) => {
+            (TaskEvent::Restored, Stage::Restoring)
+                if (self.wanted, self.prepared_for) == (Some(Role::Active), Role::Active) =>
+            {
                 Self { stage: Stage::Ready, ..self }.stays()
             }
             (TaskEvent::Restored | TaskEvent::ReadingStopped, Stage::Restoring)
@@ -239,8 +241,9 @@ impl LifeCycle {
     /// The plan wants it in this role, as far as it stands.
     fn turns_to(self, role: Role) -> Moved {
         match (self.stage, role) {
+            (Stage::Opening | Stage::Preparing, Role::Standby) => self.unprepared().stays(),
             (Stage::Restoring, Role::Standby) => {
-                self.moves(Stage::Restoring, TaskAction::StopRestoring)
+                self.unprepared().moves(Stage::Restoring, TaskAction::StopRestoring)
             }
             (Stage::Following, Role::Active) => {
                 self.moves(Stage::Following, TaskAction::StopFollowing { promoted: true })
@@ -258,8 +261,10 @@ impl LifeCycle {
         let unwanted = Self { wanted: None, ..self };
         match self.stage {
             Stage::Waiting { .. } => Moved { next: None, actions: Vec::new() },
-            Stage::Opening | Stage::Preparing | Stage::Closing => unwanted.stays(),
-            Stage::Restoring => unwanted.moves(Stage::Restoring, TaskAction::StopRestoring),
+            Stage::Opening | Stage::Preparing | Stage::Closing => unwanted.unprepared().stays(),
+            Stage::Restoring => {
+                unwanted.unprepared().moves(Stage::Restoring, TaskAction::StopRestoring)
+            }
             Stage::Following => {
                 unwanted.moves(Stage::Following, TaskAction::StopFollowing { promoted: false })
             }
@@ -292,6 +297,12 @@ impl LifeCycle {
             }
             (Some(Role::Active), Role::Active) => Self { stage: Stage::Ready, ..self }.stays(),
         }
+    }
+
+    /// Somebody else may run the task from now on. What was found out for running it, committed offsets above
+    /// all, is out of date by the time the plan gives it back.
+    fn unprepared(self) -> Self {
+        Self { prepared_for: Role::Standby, ..self }
     }
 
     fn prepares(self, role: Role) -> Moved {

@@ -117,6 +117,23 @@ fn a_task_opened_for_a_standby_is_prepared_again_to_be_active() {
     assert_eq!(prepared.actions, [TaskAction::Restore]);
 }
 
+#[test]
+fn a_task_that_was_taken_away_and_given_back_while_it_was_opened_is_prepared_anew() {
+    let opened = TaskEvent::Opened { has_changelogs: true };
+    for taken in [TaskEvent::Assigned(Role::Standby), TaskEvent::Revoked, TaskEvent::Lost] {
+        for (stage, answer) in [
+            (Stage::Opening, opened),
+            (Stage::Preparing, opened),
+            (Stage::Restoring, TaskEvent::Restored),
+        ] {
+            let without = task(stage, Some(Role::Active)).on(taken, NOW).next.unwrap();
+            let back = without.on(TaskEvent::Assigned(Role::Active), NOW).next.unwrap();
+            let actions = back.on(answer, NOW).actions;
+            assert_eq!(actions, [TaskAction::Prepare(Role::Active)], "{stage:?}, {taken:?}");
+        }
+    }
+}
+
 /// Kafka Streams calls it recycling (feature row R23): from one role to the other and back the
 /// stores stay open.
 #[test]
@@ -226,6 +243,31 @@ proptest! {
                 prop_assert!(!open && !on_thread, "what is gone holds nothing");
                 return Ok(());
             };
+            life = next;
+        }
+    }
+
+    /// Between two claims of ours somebody else may have processed records and committed: what is known of
+    /// offsets must be younger than the claim.
+    #[test]
+    fn what_runs_was_prepared_after_it_was_given(
+        events in proptest::collection::vec(any_event(), 0..120)
+    ) {
+        let mut life = LifeCycle::new(Role::Active);
+        let mut is_prepared = false;
+        for event in events {
+            let moved = life.on(event, NOW);
+            let Some(next) = moved.next else { return Ok(()) };
+            is_prepared &= next.wanted() == Some(Role::Active) || next.is_on_thread();
+            for action in &moved.actions {
+                match action {
+                    TaskAction::Open { role, .. } | TaskAction::Prepare(role) => {
+                        is_prepared = *role == Role::Active;
+                    }
+                    TaskAction::Run => prop_assert!(is_prepared, "it runs on what it knew before"),
+                    _ => {}
+                }
+            }
             life = next;
         }
     }

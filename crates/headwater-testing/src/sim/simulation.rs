@@ -173,7 +173,7 @@ impl Simulation {
     ///
     /// # Errors
     /// [`SimulationError::Violation`] with the story of the run when something did not hold;
-    /// [`SimulationError::Setup`] when the application could not be set up.
+    /// its other kinds when the simulation could not be set up.
     pub fn run(&self, seed: u64) -> Result<Report, SimulationError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()

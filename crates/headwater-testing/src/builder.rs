@@ -33,7 +33,7 @@ pub enum Tasks {
     PerPartition,
     /// One for all of it, task `0_0`, as in the original's driver: all sub-topologies have one stream time, and the next
     /// record is the one with the lowest timestamp among all that wait, in internal topics too. Every topic is read as one
-    /// partition, whichever a partitioner chose.
+    /// partition, whichever a partitioner chose. The topics of a pattern have one sequence of offsets.
     OnePerApplication,
 }
 

@@ -23,10 +23,15 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
-    /// Adds a record at the end of a log and answers its offset.
-    pub(crate) fn append(&mut self, to: TopicPartition, mut record: ProducedRecord) -> i64 {
+    /// Adds a record at the end of a log, or later when it is to have a higher offset, and answers its offset.
+    pub(crate) fn append(
+        &mut self,
+        to: TopicPartition,
+        mut record: ProducedRecord,
+        not_before: i64,
+    ) -> i64 {
         let log = self.partitions.entry(to).or_default();
-        let offset = offset_of(log.len());
+        let offset = end_of(log).max(not_before);
         record.offset = offset;
         log.push(record);
         offset
@@ -35,12 +40,12 @@ impl Logs {
     /// The records of a log from an offset on.
     pub(crate) fn from(&self, of: &TopicPartition, offset: i64) -> &[ProducedRecord] {
         let log = self.partitions.get(of).map_or(&[][..], Vec::as_slice);
-        usize::try_from(offset).ok().and_then(|at| log.get(at..)).unwrap_or_default()
+        &log[log.partition_point(|record| record.offset < offset)..]
     }
 
     /// The offset after the last record of a log.
     pub(crate) fn end(&self, of: &TopicPartition) -> i64 {
-        self.partitions.get(of).map_or(0, |log| offset_of(log.len()))
+        self.partitions.get(of).map_or(0, |log| end_of(log))
     }
 
     /// A reader of some logs as they are now.
@@ -50,16 +55,17 @@ impl Logs {
     ) -> Result<LogsReader, RecordsError> {
         let mut partitions = BTreeMap::new();
         for topic_partition in of {
-            let log = self.from(topic_partition, 0);
-            let batches: Result<Vec<Bytes>, RecordsError> = log.iter().map(encode).collect();
+            let log = self.from(topic_partition, 0).iter();
+            let batches: Result<Vec<(i64, Bytes)>, RecordsError> =
+                log.map(|record| Ok((record.offset, encode(record)?))).collect();
             partitions.insert(topic_partition.clone(), batches?);
         }
         Ok(LogsReader { partitions })
     }
 }
 
-fn offset_of(len: usize) -> i64 {
-    i64::try_from(len).expect("a log in memory has less than 2^63 records")
+fn end_of(log: &[ProducedRecord]) -> i64 {
+    log.last().map_or(0, |last| last.offset + 1)
 }
 
 /// A record as a batch of its own, at its offset.
@@ -89,7 +95,7 @@ pub(crate) fn decode(batch: Bytes) -> Result<BatchRecords, RecordsError> {
 /// Reads logs as they were when it was made; every record is a batch.
 #[derive(Debug)]
 pub(crate) struct LogsReader {
-    partitions: BTreeMap<TopicPartition, Vec<Bytes>>,
+    partitions: BTreeMap<TopicPartition, Vec<(i64, Bytes)>>,
 }
 
 #[async_trait]
@@ -105,10 +111,10 @@ impl LogReader for LogsReader {
                 let outcome = Err(BrokerError::UnknownTopic { topic });
                 return FetchedPartition { topic_partition, outcome };
             };
-            let end = offset_of(log.len());
-            let rest = usize::try_from(wanted.offset).ok().and_then(|at| log.get(at..));
+            let end = log.last().map_or(0, |(offset, _)| offset + 1);
+            let rest = &log[log.partition_point(|(offset, _)| *offset < wanted.offset)..];
             let mut batches = BytesMut::new();
-            for batch in rest.unwrap_or_default() {
+            for (_, batch) in rest {
                 if !batches.is_empty() && batches.len() + batch.len() > wanted.max_bytes {
                     break;
                 }

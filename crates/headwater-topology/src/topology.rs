@@ -197,6 +197,17 @@ impl Topology {
         !self.inner.patterns.is_empty()
     }
 
+    /// The patterns of sources, each with the topics that its source reads so far.
+    pub fn patterns(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.inner.patterns.iter().map(|(node, pattern)| {
+            let topics = match &self.inner.nodes[node.index()].kind {
+                NodeKind::Source(source) => source.topics.as_slice(),
+                _ => &[],
+            };
+            (pattern.text.as_str(), topics)
+        })
+    }
+
     /// The same topology, in which the sources with patterns read those of these topics that match.
     /// To be made again from any earlier one whenever the topics of the cluster have changed.
     ///

@@ -1,6 +1,6 @@
 //! Runs a built case with its input: sections 7, 8 and 11 of the format.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,9 +47,6 @@ pub(super) struct Found {
 
 /// Runs a case to its end, or to its first failure.
 pub(super) fn run(case: &Case, built: &Built) -> Result<Found, Missing> {
-    if let Some(missing) = unsupported(case) {
-        return Err(Missing(missing));
-    }
     let mut found = Found::default();
     let driver = match driver(case, built).build() {
         Ok(driver) => driver,
@@ -85,27 +82,45 @@ pub(super) fn run(case: &Case, built: &Built) -> Result<Found, Missing> {
         }
     }
     found.stores = contents::stores(case, &driver, built)?;
+    found.committed_metadata = committed_metadata(case, &driver, built, &found);
+    Ok(found)
+}
+
+/// What is committed beside the offsets of each input topic, by its name. The original's driver takes all topics of a
+/// pattern for one of the pattern's name.
+fn committed_metadata(
+    case: &Case,
+    driver: &TopologyTestDriver,
+    built: &Built,
+    found: &Found,
+) -> BTreeMap<String, String> {
     let topics = case.input.iter().filter_map(|event| event["topic"].as_str());
+    let topics: BTreeSet<&str> = topics.collect();
+    let graph = built.topology.for_application("app").expect("it was made before").graph;
+    let graph = graph.with_matched_topics(topics.iter().copied()).expect("it has been run");
+    let metadata = |topic: &str| Some(driver.committed_offset(topic, 0)?.metadata);
+    let decoded = |metadata: &String| OffsetMetadata::decode(metadata).ok();
     let internal = found.topics.keys().map(String::as_str);
     // What operators keep is committed with every input, also with those that nothing came from.
-    let repartition = built.topology.for_application("app").expect("it was made before").graph;
-    let repartition =
-        repartition.subtopologies().iter().flat_map(|it| &it.repartition_source_topics);
-    let unread = repartition.filter(|topic| {
-        driver.committed_offset(topic.as_str(), 0).is_some_and(|committed| {
-            let metadata = OffsetMetadata::decode(&committed.metadata);
-            metadata.is_ok_and(|metadata| !metadata.processor_metadata.is_empty())
-        })
+    let repartition = graph.subtopologies().iter().flat_map(|it| &it.repartition_source_topics);
+    let unread = repartition.map(String::as_str).filter(|topic| {
+        let kept = metadata(topic).as_ref().and_then(decoded);
+        kept.is_some_and(|kept| !kept.processor_metadata.is_empty())
     });
-    found.committed_metadata = topics
-        .chain(internal)
-        .chain(unread.map(String::as_str))
-        .filter_map(|topic| {
-            let committed = driver.committed_offset(topic, 0)?;
-            Some((topic.to_owned(), committed.metadata))
-        })
-        .collect();
-    Ok(found)
+    let of_pattern = |topic: &str| {
+        let mut patterns = graph.patterns();
+        patterns.find(|(_, topics)| topics.iter().any(|it| it == topic)).map(|(text, _)| text)
+    };
+    let mut committed: BTreeMap<String, String> = BTreeMap::new();
+    for topic in topics.iter().copied().chain(internal).chain(unread) {
+        let Some(metadata) = metadata(topic) else { continue };
+        let name = of_pattern(topic).unwrap_or(topic);
+        let time = |metadata: &String| decoded(metadata).map_or(-1, |it| it.partition_time);
+        if committed.get(name).is_none_or(|known| time(known) < time(&metadata)) {
+            committed.insert(name.to_owned(), metadata);
+        }
+    }
+    committed
 }
 
 /// An event that is no query.
@@ -162,16 +177,6 @@ fn show_error(error: &TestDriverError) -> String {
         source = cause.source();
     }
     text
-}
-
-/// What this runner, or the engine, has no form for.
-fn unsupported(case: &Case) -> Option<String> {
-    if case.topology.iter().any(|op| op.get("pattern").is_some()) {
-        return Some(
-            "the original's driver, which numbers the topics of a pattern as one".to_owned(),
-        );
-    }
-    None
 }
 
 fn driver(case: &Case, built: &Built) -> TopologyTestDriverBuilder {

@@ -31,6 +31,8 @@ pub(crate) struct Core {
     pub(super) readers: BTreeMap<TopicPartition, TaskId>,
     /// All partitions are read as partition 0.
     pub(super) one_partition: bool,
+    /// Topics whose records have one sequence of offsets.
+    counted_together: Vec<Vec<TopicName>>,
     pub(super) commits: Commits,
     pub(super) logs: Logs,
     /// Up to where a partition has been handed to its task.
@@ -83,6 +85,7 @@ impl Core {
             tasks: BTreeMap::new(),
             readers: BTreeMap::new(),
             one_partition: plan.one_partition,
+            counted_together: plan.counted_together,
             commits: builder.commits,
             logs: Logs::default(),
             fed: BTreeMap::new(),
@@ -180,7 +183,13 @@ impl Core {
     pub(super) fn append(&mut self, record: ProducedRecord) -> i64 {
         let partition = if self.one_partition { 0 } else { record.partition };
         let to = TopicPartition::new(record.topic.clone(), partition);
-        self.logs.append(to, record)
+        // What else is read by the same pattern, where the original counts it as one topic.
+        let others = self.counted_together.iter().filter(|topics| topics.contains(&record.topic));
+        let ends = others
+            .flatten()
+            .map(|topic| self.logs.end(&TopicPartition::new(topic.clone(), partition)));
+        let not_before = ends.max().unwrap_or(0);
+        self.logs.append(to, record, not_before)
     }
 
     /// What the tasks have in a store, committed or not.

@@ -83,7 +83,7 @@ impl Core {
         mut record: ProducedRecord,
     ) -> Result<(), TestDriverError> {
         let topic_partition = TopicPartition::new(record.topic.clone(), record.partition);
-        record.offset = self.logs.append(topic_partition.clone(), record.clone());
+        record.offset = self.logs.append(topic_partition.clone(), record.clone(), 0);
         let offset = record.offset;
         let batch = encode(&record).and_then(decode);
         let topic = record.topic;

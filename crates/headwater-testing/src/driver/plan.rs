@@ -19,6 +19,8 @@ pub(super) struct Plan {
     pub(super) specs: Vec<TaskSpec>,
     pub(super) global: Option<GlobalSpec>,
     pub(super) one_partition: bool,
+    /// Topics whose records have one sequence of offsets.
+    pub(super) counted_together: Vec<Vec<TopicName>>,
     pub(super) exactly_once: bool,
     pub(super) partition_counts: Arc<BTreeMap<TopicName, i32>>,
 }
@@ -79,6 +81,7 @@ impl Plan {
             specs,
             global,
             one_partition,
+            counted_together: if one_partition { topics.of_patterns() } else { Vec::new() },
             exactly_once,
             partition_counts,
         })
@@ -122,6 +125,12 @@ impl Topics<'_> {
             .flat_map(|part| part.source_topics.difference(&part.repartition_source_topics))
             .map(String::as_str)
             .collect()
+    }
+
+    /// What each pattern reads.
+    fn of_patterns(&self) -> Vec<Vec<TopicName>> {
+        let patterns = self.graph.patterns();
+        patterns.map(|(_, topics)| topics.iter().map(|it| it.as_str().into()).collect()).collect()
     }
 
     /// A task for each sub-topology and partition.

@@ -181,6 +181,9 @@ pub(crate) struct Processor {
     pub(crate) grace_period_ms: Option<i64>,
     /// Whether old values are its parent's to send, because it has no store of its own.
     pub(crate) old_values_from_parent: bool,
+    /// Whether a table is versioned if its parent is: nothing was said of how to keep it, not even without a
+    /// name (feature row D52).
+    pub(crate) is_versioned_as_parent: bool,
     /// How values of the table are computed that it makes and does not keep.
     pub(crate) view: Option<AnyView>,
     /// What else is called after the node when that is given a name.
@@ -208,6 +211,7 @@ impl Processor {
             needed_history_ms: None,
             grace_period_ms: None,
             old_values_from_parent: false,
+            is_versioned_as_parent: false,
             view: None,
             on_rename: OnRename::Nothing,
         }
@@ -519,8 +523,9 @@ impl LogicalGraph {
         self.nodes[table.0].old_values |= sends;
     }
 
-    /// Whether a table is versioned: it is kept in a versioned store, or it is not kept and made of a
-    /// versioned table (feature row D52).
+    /// Whether a table is versioned: it is kept in a versioned store, or it is made of a versioned table and
+    /// nothing was said of how to keep it (feature row D52). One that names serdes only is not kept, but the
+    /// original takes it for a table of its own.
     pub(crate) fn is_versioned(&self, table: NodeKey) -> bool {
         let node = &self.nodes[table.0];
         let is_versioned =
@@ -528,7 +533,8 @@ impl LogicalGraph {
         match &node.kind {
             LogicalKind::TableSource(source) => is_versioned(&source.store),
             LogicalKind::Processor(processor) if processor.old_values_from_parent => {
-                node.parents.first().is_some_and(|&parent| self.is_versioned(parent))
+                let parent = node.parents.first().filter(|_| processor.is_versioned_as_parent);
+                parent.is_some_and(|&parent| self.is_versioned(parent))
             }
             LogicalKind::Processor(processor) => processor.stores.first().is_some_and(is_versioned),
             LogicalKind::TableJoin(join) => join.store.as_ref().is_some_and(is_versioned),

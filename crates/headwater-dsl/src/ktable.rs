@@ -382,6 +382,7 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
         let mut processor = Processor::new(wire(kept)).with_stores(stores.collect());
         processor.connected = connected;
         processor.old_values_from_parent = store_name.is_none();
+        processor.is_versioned_as_parent = materialized.is_none();
         let node = graph.add(&[self.node], name, LogicalKind::Processor(processor));
         drop(graph);
         let (key_serde, own_value_serde) =

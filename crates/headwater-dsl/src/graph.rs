@@ -444,7 +444,7 @@ impl LogicalGraph {
             self.nodes[node.0].kind,
             LogicalKind::Source(_) | LogicalKind::TableSource(_) | LogicalKind::Repartition(_)
         );
-        if self.nodes[node.0].is_suppression() {
+        if self.nodes[node.0].is_suppression() || self.nodes[node.0].is_cogroup() {
             // The original forgets the sources of such a table, and so checks nothing of them.
         } else if !is_source {
             let LogicalNode { parents, partitioned_as, .. } = &self.nodes[node.0];

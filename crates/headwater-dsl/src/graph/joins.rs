@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use headwater_topology::StoreKind;
 
-use super::{LogicalGraph, LogicalKind, LogicalNode, NodeKey, Processor, Wire};
+use super::{LogicalGraph, LogicalKind, LogicalNode, NodeKey, OnRename, Processor, Wire};
 use crate::error::DslError;
 use crate::nodes::AnyView;
 use crate::store::StoreDeclaration;
@@ -37,6 +37,14 @@ impl LogicalNode {
     /// Whether the node holds updates back.
     pub(super) fn is_suppression(&self) -> bool {
         !self.suppress_buffer().is_empty()
+    }
+
+    /// Whether the node hands on what the aggregations of a cogroup make.
+    pub(super) const fn is_cogroup(&self) -> bool {
+        matches!(
+            &self.kind,
+            LogicalKind::Processor(Processor { on_rename: OnRename::Cogroup(_), .. })
+        )
     }
 
     /// The name of the buffer, if the node is a suppression.

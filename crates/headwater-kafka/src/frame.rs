@@ -120,8 +120,8 @@ pub(crate) fn decode<R: Request>(answer: Bytes, version: i16) -> Result<R::Respo
     let flexible = header_version >= 1 || R::header_version(version) >= 2;
     if !flexible {
         // Lengths of the old encoding are plain 32-bit integers, which cannot be told from data.
-        // With every integer cut down to what the rest can hold, a length that lied makes the
-        // reading run out of bytes, and all else reads alike.
+        // With every integer cut down to just more than the rest can hold, a length that lied makes
+        // the reading run out of bytes, and all else reads alike.
         read::<R::Response>(
             Guarded::new(answer.clone(), Integers::CutDown),
             header_version,
@@ -211,7 +211,10 @@ impl Buf for Guarded {
         let value = self.bytes.try_get_i32()?;
         match self.integers {
             Integers::AsTheyAre => Ok(value),
-            Integers::CutDown => Ok(value.min(i32::try_from(self.bytes.len()).unwrap_or(i32::MAX))),
+            // One more than there can be, so that also a count with nothing behind it is found out.
+            Integers::CutDown => {
+                Ok(value.min(i32::try_from(self.bytes.len() + 1).unwrap_or(i32::MAX)))
+            }
         }
     }
 }

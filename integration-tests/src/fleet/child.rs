@@ -48,16 +48,6 @@ impl FleetChild {
         Ok(Self { name, process, input, story, reader: Some(reader) })
     }
 
-    /// What it is called.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The id of its process.
-    pub fn id(&self) -> u32 {
-        self.process.id()
-    }
-
     /// Tells it something: `close`, `leave` or `remain`.
     ///
     /// # Errors
@@ -96,7 +86,8 @@ impl FleetChild {
     /// When the signal cannot be sent.
     pub fn freeze(&self, frozen: bool) -> anyhow::Result<()> {
         let signal = if frozen { "-STOP" } else { "-CONT" };
-        let status = Command::new("kill").args([signal, &self.id().to_string()]).status()?;
+        let status =
+            Command::new("kill").args([signal, &self.process.id().to_string()]).status()?;
         ensure!(status.success(), "kill {signal}: {status}");
         self.tell(What::Frozen(frozen));
         Ok(())

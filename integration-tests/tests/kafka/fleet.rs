@@ -137,7 +137,7 @@ impl Fleet {
         (from_ms, to_ms)
     }
 
-    /// The longest silence of each of these partitions in this time; of all if there are none.
+    /// The longest silence of each of these tasks' partitions in this time.
     pub(crate) fn silences(
         &self,
         tasks: &BTreeSet<String>,

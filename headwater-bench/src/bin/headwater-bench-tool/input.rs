@@ -111,6 +111,7 @@ mod tests {
             assert!((0..2_000).contains(&age));
         }
     }
+
     #[test]
     fn a_table_has_each_key_once_and_before_the_stream() {
         let input = input("t100k").unwrap();

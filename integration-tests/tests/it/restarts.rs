@@ -108,7 +108,7 @@ fn restart() -> impl Strategy<Value = Restart> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn a_restart_at_any_record_changes_nothing(

@@ -180,13 +180,13 @@ impl StreamsBuilder {
     /// How the stores of tables keep their values (`dsl.store.format`, KIP-1285), whatever the configuration says
     /// that the topology is built with.
     pub fn dsl_store_format(&self, format: DslStoreFormat) {
-        self.graph.borrow_mut().stores.format = format;
+        self.graph.borrow_mut().stores.format = Some(format);
     }
 
     /// Where the stores of tables are (`dsl.store.suppliers.class`, KIP-954), whatever the configuration says that the
     /// topology is built with.
     pub fn dsl_store_suppliers(&self, suppliers: DslStoreSuppliers) {
-        self.graph.borrow_mut().stores.suppliers = suppliers;
+        self.graph.borrow_mut().stores.suppliers = Some(suppliers);
     }
 
     /// Reads topics as a stream of independent records.
@@ -291,7 +291,7 @@ impl StreamsBuilder {
     /// The first mistake, or what is wrong with the whole: names and topics that are taken, stores
     /// that are missing, types without serde.
     pub fn build(&self) -> Result<Topology, DslError> {
-        let stores = self.graph.borrow().stores;
+        let stores = self.graph.borrow().stores.or(DslStores::default());
         self.build_optimized(TopologyOptimization::NONE, stores)
     }
 
@@ -318,7 +318,7 @@ impl StreamsBuilder {
     /// # Errors
     /// As for [`build`](Self::build).
     pub fn build_with(&self, config: &StreamsConfig) -> Result<Topology, DslError> {
-        let stores = self.graph.borrow().stores.or_as_in(config);
+        let stores = self.graph.borrow().stores.or(DslStores::in_config(config));
         self.build_optimized(config.topology_optimization, stores)
     }
 

@@ -18,7 +18,7 @@ use headwater_topology::{
 use crate::error::DslError;
 use crate::nodes::AnyView;
 use crate::serdes::DefaultSerdes;
-use crate::store::{DslStores, StoreDeclaration};
+use crate::store::{GivenDslStores, StoreDeclaration};
 use crate::wiring::{DefaultExtractors, WireInner, WireSource};
 use crate::wrapper::AnyWrapper;
 
@@ -52,7 +52,7 @@ pub(crate) struct LogicalGraph {
     generated: Vec<GeneratedNames>,
     /// Whether they are refused.
     pub(crate) refuses_generated: bool,
-    pub(crate) stores: DslStores,
+    pub(crate) stores: GivenDslStores,
     nodes: Vec<LogicalNode>,
     next_priority: usize,
     /// Groups of sources whose topics need equal numbers of partitions.
@@ -290,7 +290,7 @@ impl LogicalGraph {
             wrapper: None,
             generated: Vec::new(),
             refuses_generated: false,
-            stores: DslStores::default(),
+            stores: GivenDslStores::default(),
             nodes: vec![root],
             next_priority: 1,
             copartitioned: Vec::new(),

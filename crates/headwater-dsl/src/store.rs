@@ -54,17 +54,24 @@ pub(crate) struct DslStores {
 }
 
 impl DslStores {
-    /// What the builder says, or else the configuration.
-    pub(crate) fn or_as_in(self, config: &StreamsConfig) -> Self {
-        Self {
-            format: match self.format {
-                DslStoreFormat::Default => config.dsl_store_format,
-                said => said,
-            },
-            suppliers: match self.suppliers {
-                DslStoreSuppliers::Persistent => config.dsl_store_suppliers,
-                said => said,
-            },
+    pub(crate) const fn in_config(config: &StreamsConfig) -> Self {
+        Self { format: config.dsl_store_format, suppliers: config.dsl_store_suppliers }
+    }
+}
+
+/// What the builder says of that, whatever the configuration says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GivenDslStores {
+    pub(crate) format: Option<DslStoreFormat>,
+    pub(crate) suppliers: Option<DslStoreSuppliers>,
+}
+
+impl GivenDslStores {
+    /// What the builder says, and of what it says nothing, this.
+    pub(crate) fn or(self, others: DslStores) -> DslStores {
+        DslStores {
+            format: self.format.unwrap_or(others.format),
+            suppliers: self.suppliers.unwrap_or(others.suppliers),
         }
     }
 }

@@ -46,7 +46,7 @@ impl LogicalGraph {
             wrapper: None,
             generated: Vec::new(),
             refuses_generated: self.refuses_generated,
-            stores,
+            stores: self.stores,
             nodes: self.nodes.clone(),
             next_priority: self.next_priority,
             copartitioned: self.copartitioned.clone(),

@@ -1,11 +1,13 @@
 //! Building programs, right ones and wrong ones.
 
 use headwater_dsl::{
-    Consumed, DslError, Grouped, KStream, Materialized, Part, Processed, Processor,
-    ProcessorContext, Produced, Record, Repartitioned, StreamsBuilder, Topology,
+    Consumed, DslError, DslStoreFormat, DslStoreSuppliers, Grouped, KStream, Materialized, Part,
+    Processed, Processor, ProcessorContext, Produced, Record, Repartitioned, StreamsBuilder,
+    Topology,
 };
-use headwater_runtime::UserError;
+use headwater_runtime::{StreamsConfig, UserError};
 use headwater_store::serde::{Json, Long, Utf8};
+use headwater_topology::StoreKind;
 
 fn words(builder: &StreamsBuilder) -> KStream<String, String> {
     builder.stream("words", Consumed::with(Utf8, Utf8))
@@ -115,6 +117,32 @@ fn a_builder_can_go_on_after_a_build() {
     let after = builder.build().unwrap();
     assert_eq!(before.graph().nodes().len(), 2);
     assert_eq!(after.graph().nodes().len(), 3, "streams of one topic share their source");
+}
+
+#[test]
+fn what_a_builder_says_of_its_stores_goes_before_the_configuration() {
+    #[track_caller]
+    fn check(say: impl FnOnce(&StreamsBuilder), expected: (&StoreKind, bool)) {
+        let builder = StreamsBuilder::new();
+        builder.table("cities", Consumed::with(Utf8, Utf8), Materialized::named("cities"));
+        say(&builder);
+        let config = StreamsConfig::new("app")
+            .dsl_store_format(DslStoreFormat::Headers)
+            .dsl_store_suppliers(DslStoreSuppliers::InMemory);
+        let topology = builder.build_with(&config).unwrap();
+        let spec = &topology.graph().store("cities").unwrap().spec;
+        assert_eq!((&spec.kind, spec.persistent), expected);
+    }
+    let on_disk = |builder: &StreamsBuilder| {
+        builder.dsl_store_suppliers(DslStoreSuppliers::Persistent);
+    };
+    check(|_| {}, (&StoreKind::TimestampedKeyValue, false));
+    check(on_disk, (&StoreKind::TimestampedKeyValueWithHeaders, true));
+    let plain_on_disk = |builder: &StreamsBuilder| {
+        on_disk(builder);
+        builder.dsl_store_format(DslStoreFormat::Default);
+    };
+    check(plain_on_disk, (&StoreKind::TimestampedKeyValue, true));
 }
 
 #[test]

@@ -225,14 +225,13 @@ impl<'b> BufferedValueWithHeaders<'b> {
         let BufferedValue { context, prior, old, new, .. } = &self.value;
         let both = if self.prior_is_old() { None } else { *prior };
         let length = |value: Option<&[u8]>, more: usize| value.map_or(0, |it| it.len() + more);
-        let mut headers = Vec::new();
-        crate::push_headers(context.headers(), &mut headers);
+        let headers = crate::headers::headers_length(context.headers());
         // Of the plain form only what is not a value.
         let plain = BufferedValue { prior: None, old: None, new: None, ..self.value };
         plain.resident_bytes()
             + length(both, UNKNOWN.len())
             + length(*old, self.behind().len())
-            + length(*new, headers.len() + 8)
+            + length(*new, headers + 8)
     }
 }
 

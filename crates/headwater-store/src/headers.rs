@@ -19,17 +19,11 @@ pub fn push_headers<'h>(
     headers: impl Iterator<Item = StoredHeader<'h>> + Clone,
     out: &mut Vec<u8>,
 ) {
-    let mut number = 0;
-    let mut length = 0;
-    for (name, value) in headers.clone() {
-        number += 1;
-        length += varint_length(signed(name.len())) + name.len();
-        length += value.map_or(1, |value| varint_length(signed(value.len())) + value.len());
-    }
+    let (number, length) = measured(headers.clone());
+    push_varint(signed(length), out);
     if number == 0 {
-        return push_varint(0, out);
+        return;
     }
-    push_varint(signed(length + varint_length(number)), out);
     push_varint(number, out);
     for (name, value) in headers {
         push_varint(signed(name.len()), out);
@@ -37,6 +31,23 @@ pub fn push_headers<'h>(
         push_varint(value.map_or(-1, |value| signed(value.len())), out);
         out.extend_from_slice(value.unwrap_or_default());
     }
+}
+
+/// How many bytes [`push_headers`] appends.
+pub(crate) fn headers_length<'h>(headers: impl Iterator<Item = StoredHeader<'h>>) -> usize {
+    let (_, length) = measured(headers);
+    varint_length(signed(length)) + length
+}
+
+/// The number of headers, and the length of what comes behind the first length.
+fn measured<'h>(headers: impl Iterator<Item = StoredHeader<'h>>) -> (i32, usize) {
+    let (mut number, mut length) = (0, 0);
+    for (name, value) in headers {
+        number += 1;
+        length += varint_length(signed(name.len())) + name.len();
+        length += value.map_or(1, |value| varint_length(signed(value.len())) + value.len());
+    }
+    (number, if number == 0 { 0 } else { length + varint_length(number) })
 }
 
 /// Takes the headers off the front of stored bytes: what [`push_headers`] wrote, without the first
@@ -150,6 +161,7 @@ mod tests {
             let mut bytes = Vec::new();
             push_headers(headers.iter().copied(), &mut bytes);
             assert_eq!(hex(&bytes), expected);
+            assert_eq!(headers_length(headers.iter().copied()), bytes.len());
             bytes.extend_from_slice(b"rest");
             let (found, rest) = split_headers(&bytes).unwrap();
             assert_eq!(rest, b"rest");

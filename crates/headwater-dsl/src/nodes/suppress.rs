@@ -131,7 +131,7 @@ impl<K: 'static, V: 'static> Suppress<K, V> {
             if let Some(before) = cx.get(self.slot, key_bytes)? {
                 let with_headers =
                     BufferedValueWithHeaders::read(before).map_err(UserError::from)?;
-                waiting = Some(size_of(before, self.keeps_headers)?);
+                waiting = Some(size_of(&with_headers, self.keeps_headers));
                 let BufferedValue { prior, buffer_time, .. } = with_headers.value;
                 BufferedValue::write_values(prior, old, new, buffer_time, value);
                 if self.keeps_headers {
@@ -140,7 +140,8 @@ impl<K: 'static, V: 'static> Suppress<K, V> {
             } else {
                 BufferedValue::write_values(old, old, new, buffer_time, value);
             }
-            let size = size_of(value, self.keeps_headers)?;
+            let written = BufferedValueWithHeaders::read(value).map_err(UserError::from)?;
+            let size = size_of(&written, self.keeps_headers);
             cx.put_unlogged(self.slot, key_bytes, Some(value));
             cx.with_processor::<State>(self.state, |state, _| {
                 match waiting {
@@ -218,11 +219,11 @@ impl<K: 'static, V: 'static> Suppress<K, V> {
         let Buffers { key, value, .. } = buffers;
         value.clear();
         value.extend_from_slice(cx.get(self.slot, key)?.unwrap_or_default());
-        let buffered = BufferedValue::read(value).map_err(UserError::from)?;
-        if buffered.new.is_some() || self.suppression.end_of.is_none() {
-            self.forward(cx, key, &buffered)?;
+        let buffered = BufferedValueWithHeaders::read(value).map_err(UserError::from)?;
+        if buffered.value.new.is_some() || self.suppression.end_of.is_none() {
+            self.forward(cx, key, &buffered.value)?;
         }
-        let size = size_of(value, self.keeps_headers)?;
+        let size = size_of(&buffered, self.keeps_headers);
         cx.put_unlogged(self.slot, key, None);
         Ok(cx.with_processor::<State>(self.state, |state, _| {
             state.removed(time, key, size);
@@ -249,12 +250,8 @@ impl<K: 'static, V: 'static> Suppress<K, V> {
 }
 
 /// How many bytes an update counts for, without its key.
-fn size_of(value: &[u8], keeps_headers: bool) -> Result<usize, UserError> {
-    Ok(if keeps_headers {
-        BufferedValueWithHeaders::read(value)?.resident_bytes()
-    } else {
-        BufferedValue::read(value)?.resident_bytes()
-    })
+fn size_of(buffered: &BufferedValueWithHeaders<'_>, keeps_headers: bool) -> usize {
+    if keeps_headers { buffered.resident_bytes() } else { buffered.value.resident_bytes() }
 }
 
 /// What is first in the buffer.

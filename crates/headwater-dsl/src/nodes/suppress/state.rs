@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use headwater_runtime::{
     Cx, ProcessorSlot, ProcessorSupplier, StoreSlot, TaskError, TaskProcessor,
 };
-use headwater_store::{BufferedValue, Direction, KeyRange};
+use headwater_store::{BufferedValueWithHeaders, Direction, KeyRange};
 
 /// Bytes that an entry counts for beside its key and value: its time.
 const TIME_BYTES: usize = 8;
@@ -92,11 +92,9 @@ impl TaskProcessor for State {
         let mut cursor = cx.range(self.slot, KeyRange::all(), Direction::Forward);
         while let Some((key, value)) = cx.next_entry(&mut cursor)? {
             // Damage is reported when the key is next looked at.
-            let Ok(BufferedValue { buffer_time, .. }) = BufferedValue::read(value) else {
-                continue;
-            };
-            let Ok(size) = super::size_of(value, self.keeps_headers) else { continue };
-            self.note(buffer_time, key, size);
+            let Ok(buffered) = BufferedValueWithHeaders::read(value) else { continue };
+            let size = super::size_of(&buffered, self.keeps_headers);
+            self.note(buffered.value.buffer_time, key, size);
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ type Place = (i64, Side);
 #[derive(Clone, Debug)]
 pub(crate) struct KeptUnmatched {
     pub(crate) store: String,
-    /// Whether records of both sides wait in it.
+    /// Whether records of both sides wait in it; else only those of the left one.
     pub(crate) both_sides: bool,
 }
 
@@ -120,6 +120,10 @@ impl Unmatched {
         key: &[u8],
         timestamp: i64,
     ) -> Result<(), TaskError> {
+        // In a left join nothing waits on the right: a look into the store for each pair would find nothing.
+        if place.1 == Side::Right && !self.both_sides {
+            return Ok(());
+        }
         let mut stored_key = cx.take_buffer();
         push_key(place, key, &mut stored_key);
         let is_there = cx.get(self.slot, &stored_key).map(|found| found.is_some());

@@ -258,12 +258,14 @@ impl SegmentedScan {
     fn range_in(&self, segment: i64) -> KeyRange {
         let SegmentedQuery { keys, from, to } = &self.query;
         let bound = |parts: &[&[u8]]| {
-            [&segment.to_be_bytes()[..]]
-                .iter()
-                .chain(parts)
-                .fold(Vec::new(), |bytes: Vec<u8>, part| [&bytes[..], part].concat())
+            let length: usize = parts.iter().map(|part| part.len()).sum();
+            let mut bytes = Vec::with_capacity(SEGMENT_PREFIX + length);
+            bytes.extend_from_slice(&segment.to_be_bytes());
+            for part in parts {
+                bytes.extend_from_slice(part);
+            }
+            bytes
         };
-        let whole = SegmentedOptions::whole_segment(segment);
         match (keys, self.options.kind) {
             (QueriedKeys::One(key), SegmentedKind::Window) => {
                 let lower = bound(&[key, &from.max(&0).to_be_bytes(), &[0; 4]]);
@@ -276,6 +278,7 @@ impl SegmentedScan {
                 KeyRange::inclusive(Some(&lower), Some(&upper))
             }
             (QueriedKeys::Between(from, to), _) => {
+                let whole = SegmentedOptions::whole_segment(segment);
                 let lower = from.as_ref().map(|from| bound(&[from]));
                 let upper = to.as_ref().map(|to| bound(&[not_below_times(to), &[u8::MAX; 16]]));
                 let given = KeyRange::inclusive(lower.as_deref(), upper.as_deref());

@@ -12,6 +12,7 @@
 //! index of its entries by time, above all segments.
 
 use crate::KeyRange;
+use crate::serde::Window;
 
 mod scan;
 
@@ -47,6 +48,35 @@ impl SegmentedKind {
         match self {
             Self::Window => WINDOW_SUFFIX,
             Self::Session => SESSION_SUFFIX,
+        }
+    }
+
+    /// The time by which an entry is kept, in milliseconds: the start of a window, the end of a session.
+    pub const fn time(self, window: Window) -> i64 {
+        match self {
+            Self::Window => window.start,
+            Self::Session => window.end,
+        }
+    }
+
+    /// Appends what stands behind a key: the times of its window or session, and the number 0 of a window.
+    pub fn push_times(self, window: Window, out: &mut Vec<u8>) {
+        match self {
+            Self::Window => push_window_key(&[], window.start, 0, out),
+            Self::Session => push_session_key(&[], window.start, window.end, out),
+        }
+    }
+
+    /// Takes the times off a key: what is in front of them, and its window or session. A window ends `window_size_ms`
+    /// after its start. `None` when the bytes are too short.
+    pub fn read_key(self, key: &[u8], window_size_ms: i64) -> Option<(&[u8], Window)> {
+        match self {
+            Self::Window => read_window_key(key).map(|(key, start, _)| {
+                (key, Window { start, end: start.saturating_add(window_size_ms) })
+            }),
+            Self::Session => {
+                read_session_key(key).map(|(key, start, end)| (key, Window { start, end }))
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use headwater_runtime::{
 use headwater_store::serde::{Payload, Window, Windowed};
 use headwater_store::{
     Direction, QueriedKeys, SEGMENT_PREFIX, SegmentedEntry, SegmentedKind, SegmentedOptions,
-    SegmentedQuery, read_session_key, read_window_key,
+    SegmentedQuery,
 };
 
 use super::{StepError, settle};
@@ -96,18 +96,10 @@ impl<K: 'static, A: 'static> KeptWindows<K, A> {
 
 impl WindowKey<'_> {
     fn set(&mut self, options: &SegmentedOptions, window: Window) {
-        self.buffer.truncate(self.end);
-        let (time, times) = match options.kind {
-            SegmentedKind::Window => (window.start, (window.start, 0)),
-            SegmentedKind::Session => (window.end, (window.end, window.start)),
-        };
-        let segment = options.segment(time);
+        let segment = options.segment(options.kind.time(window));
         self.buffer[..SEGMENT_PREFIX].copy_from_slice(&segment.to_be_bytes());
-        let suffix = &mut self.buffer[self.key_end..];
-        suffix[..8].copy_from_slice(&times.0.to_be_bytes());
-        if options.kind == SegmentedKind::Session {
-            suffix[8..].copy_from_slice(&times.1.to_be_bytes());
-        }
+        self.buffer.truncate(self.key_end);
+        options.kind.push_times(window, self.buffer);
     }
 
     fn bare(&self) -> &[u8] {
@@ -154,13 +146,6 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
         Window { start, end: start.saturating_add(self.size_ms) }
     }
 
-    const fn time(&self, window: Window) -> i64 {
-        match self.options.kind {
-            SegmentedKind::Window => window.start,
-            SegmentedKind::Session => window.end,
-        }
-    }
-
     /// The aggregate of a window, with its time.
     pub(super) fn get(
         &self,
@@ -169,7 +154,8 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
         window: Window,
     ) -> Result<Option<(A, i64)>, StepError> {
         key.set(&self.options, window);
-        let found = cx.get_segmented(self.slot, &key.buffer[..key.end], self.time(window))?;
+        let found =
+            cx.get_segmented(self.slot, &key.buffer[..key.end], self.options.kind.time(window))?;
         let Some(stored) = found else { return Ok(None) };
         let value = self.value.deserialize(Payload::new(stored.value))?;
         Ok(Some((value, stored.timestamp.unwrap_or(-1))))
@@ -188,7 +174,7 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
         let value = self.value_bytes(new, key)?;
         let (stored_key, value_bytes) = key.buffer.split_at(key.end);
         let value = value.then_some(value_bytes);
-        cx.put_segmented(self.slot, stored_key, self.time(window), value, timestamp)?;
+        cx.put_segmented(self.slot, stored_key, self.options.kind.time(window), value, timestamp)?;
         Ok(())
     }
 
@@ -241,14 +227,7 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
     }
 
     fn read_key<'k>(&self, key: &'k [u8]) -> Option<(&'k [u8], Window)> {
-        match self.options.kind {
-            SegmentedKind::Window => {
-                read_window_key(key).map(|(key, start, _)| (key, self.window(start)))
-            }
-            SegmentedKind::Session => {
-                read_session_key(key).map(|(key, start, end)| (key, Window { start, end }))
-            }
-        }
+        self.options.kind.read_key(key, self.size_ms)
     }
 
     /// The aggregate that was found.
@@ -305,7 +284,7 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
         let Some((index_key, _)) = cx.next_entry(cursor)? else { return Ok(false) };
         self.options.push_indexed_key(index_key, key);
         let Some((bare, window)) = self.read_key(key) else { return Ok(true) };
-        let time = self.time(window);
+        let time = self.options.kind.time(window);
         self.options.push_stored_key(time, key, stored_key);
         let Some(stored) = cx.get_indexed(self.slot, stored_key, time)? else { return Ok(true) };
         let value = self.value.deserialize(Payload::new(stored.value))?;

@@ -7,8 +7,7 @@ use std::vec;
 use headwater_store::serde::{Deserializer, Payload, SerdeError, Serializer, Window, Windowed};
 use headwater_store::{
     CommittedSegments, Direction, Layout, Part, QueriedKeys, SegmentedEntry, SegmentedKind,
-    SegmentedQuery, SegmentedScan, StoreError, push_session_key, push_timestamped, push_window_key,
-    read_session_key, read_window_key,
+    SegmentedQuery, SegmentedScan, StoreError, push_timestamped,
 };
 
 use super::read_only::WantedPart;
@@ -52,10 +51,7 @@ where
         KS: Serializer<Q>,
     {
         let mut bytes = self.serialize(key)?;
-        match self.kind() {
-            SegmentedKind::Window => push_window_key(&[], window.start, 0, &mut bytes),
-            SegmentedKind::Session => push_session_key(&[], window.start, window.end, &mut bytes),
-        }
+        self.kind().push_times(window, &mut bytes);
         let layout = self.view.known.layout;
         for mut store in self.view.open_segments()? {
             let stored = store.get(&bytes).map_err(|source| self.failed(source))?;
@@ -126,14 +122,7 @@ where
     }
 
     fn windowed(&self, key: &[u8]) -> Result<Option<Windowed<K>>, QueryError> {
-        let size_ms = self.view.known.window_size_ms;
-        let read = match self.kind() {
-            SegmentedKind::Window => read_window_key(key)
-                .map(|(key, start, _)| (key, Window { start, end: start.saturating_add(size_ms) })),
-            SegmentedKind::Session => {
-                read_session_key(key).map(|(key, start, end)| (key, Window { start, end }))
-            }
-        };
+        let read = self.kind().read_key(key, self.view.known.window_size_ms);
         let Some((key, window)) = read else { return Ok(None) };
         let key = self.key_serde.deserialize(Payload::new(key));
         let key = key.map_err(|source| self.serde_error(Part::Key, source))?;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use headwater_runtime::SegmentedCursor;
 use headwater_store::serde::{Payload, Window, Windowed};
 use headwater_store::{
-    Direction, QueriedKeys, SegmentedEntry, SegmentedKind, SegmentedOptions, SegmentedQuery,
-    StoredValue, push_session_key, push_window_key, read_session_key, read_window_key,
+    Direction, QueriedKeys, SegmentedEntry, SegmentedOptions, SegmentedQuery, StoredValue,
 };
 
 use super::Place;
@@ -37,13 +36,6 @@ impl<K, V> SegmentedPlace<K, V> {
         Self { place, options, window_size_ms }
     }
 
-    const fn time(&self, window: Window) -> i64 {
-        match self.options.kind {
-            SegmentedKind::Window => window.start,
-            SegmentedKind::Session => window.end,
-        }
-    }
-
     /// Runs `ask` with the key of an entry, its segment in front.
     fn with_stored_key<T>(
         &self,
@@ -52,17 +44,11 @@ impl<K, V> SegmentedPlace<K, V> {
         ask: impl FnOnce(&mut ProcessingContext<'_, '_>, &mut [u8]) -> Result<T, ContextError>,
     ) -> Result<T, ContextError> {
         let mut stored_key = context.cx.take_buffer();
-        self.options.push_stored_key(self.time(window), &[], &mut stored_key);
+        let SegmentedOptions { kind, .. } = self.options;
+        self.options.push_stored_key(kind.time(window), &[], &mut stored_key);
         let result = match self.place.key.serialize(key, &mut stored_key) {
             Ok(()) => {
-                match self.options.kind {
-                    SegmentedKind::Window => {
-                        push_window_key(&[], window.start, 0, &mut stored_key);
-                    }
-                    SegmentedKind::Session => {
-                        push_session_key(&[], window.start, window.end, &mut stored_key);
-                    }
-                }
+                kind.push_times(window, &mut stored_key);
                 ask(context, &mut stored_key)
             }
             Err(error) => Err(self.place.serde_error(error)),
@@ -81,7 +67,7 @@ impl<K, V> SegmentedPlace<K, V> {
         let Self { place, .. } = self;
         self.with_stored_key(context, (key, window), |context, stored_key| {
             let mut found = Ok(None);
-            let time = self.time(window);
+            let time = self.options.kind.time(window);
             let asked = context.cx.get_segmented(place.slot, stored_key, time).map(|stored| {
                 if let Some(stored) = stored
                     && !place.value.is_null(stored.value)
@@ -106,7 +92,7 @@ impl<K, V> SegmentedPlace<K, V> {
         if place.is_read_only {
             return Err(ContextError::ReadOnly { store: Arc::clone(&place.name) });
         }
-        let time = self.time(entry.1);
+        let time = self.options.kind.time(entry.1);
         let mut bytes = context.cx.take_buffer();
         let serialized = value.map(|value| place.value.serialize(value, &mut bytes)).transpose();
         let result = match serialized {
@@ -182,13 +168,7 @@ impl<K, V> Found<K, V> {
             if place.value.is_null(&entry.value) {
                 continue;
             }
-            let read_key = match options.kind {
-                SegmentedKind::Window => read_window_key(entry.key()).map(|(key, start, _)| {
-                    (key, Window { start, end: start.saturating_add(*window_size_ms) })
-                }),
-                SegmentedKind::Session => read_session_key(entry.key())
-                    .map(|(key, start, end)| (key, Window { start, end })),
-            };
+            let read_key = options.kind.read_key(entry.key(), *window_size_ms);
             let Some((key, window)) = read_key else { continue };
             let key = place.key.deserialize(Payload::new(key));
             let key = key.map_err(|error| place.serde_error(error))?;

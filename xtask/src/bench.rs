@@ -46,9 +46,9 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
         .context("cargo metadata")?;
     let target = metadata.target_directory.into_std_path_buf();
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--release", "--locked", "--package", "headwater-bench"]);
+    cargo.args(["build", "--profile", "fast", "--locked", "--package", "headwater-bench"]);
     checked(cargo.current_dir(root))?;
-    let programs = target.join("release");
+    let programs = target.join("fast");
     match &arguments.kit {
         Some(kit) => {
             let data = arguments.data.clone().unwrap_or_else(|| target.join("bench"));

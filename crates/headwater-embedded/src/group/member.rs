@@ -24,7 +24,7 @@ use crate::faults::CallKind;
 const BACKOFF: Duration = Duration::from_millis(100);
 
 /// A member of a group of the embedded broker. As over the wire, it hears of a rebalance by its
-/// heartbeats only.
+/// heartbeats only, and holds nothing any more when none is answered for the session time-out.
 pub(crate) struct EmbeddedMembership {
     calls: Calls,
     status: Status,
@@ -60,12 +60,24 @@ struct Calls {
     options: Arc<GroupOptions>,
     /// Our id, as soon as the coordinator has given one.
     member_id: Arc<Mutex<Option<MemberId>>>,
+    session: Arc<Mutex<Session>>,
+}
+
+/// What a member knows of its session without being told.
+#[derive(Debug, Default)]
+struct Session {
+    /// Whether a grant has been given out that may still be good.
+    holds: bool,
+    /// Since when the coordinator owes an answer. While it holds a join or a sync it owes none.
+    unanswered_since: Option<Instant>,
+    /// When the last heartbeat began.
+    beaten_at: Option<Instant>,
 }
 
 impl EmbeddedMembership {
     pub(crate) fn new(broker: Embedded, options: GroupOptions) -> Self {
-        let calls =
-            Calls { broker, options: Arc::new(options), member_id: Arc::new(Mutex::new(None)) };
+        let (member_id, session) = (Arc::default(), Arc::default());
+        let calls = Calls { broker, options: Arc::new(options), member_id, session };
         let heartbeat_interval = calls.options.heartbeat_interval;
         let next_heartbeat = Instant::now();
         Self { calls, status: Status::Outside, in_flight: None, heartbeat_interval, next_heartbeat }
@@ -81,6 +93,8 @@ impl EmbeddedMembership {
 
     fn start_heartbeat(&mut self, generation: i32) {
         let calls = self.calls.clone();
+        calls.session.lock().beaten_at = Some(Instant::now());
+        calls.owes_answer();
         self.in_flight =
             Some(Box::pin(async move { Answer::Heartbeat(calls.heartbeat(generation).await) }));
     }
@@ -107,6 +121,7 @@ impl EmbeddedMembership {
                 self.status = Status::Inside { generation, told: false };
                 self.heartbeat_after(self.heartbeat_interval);
                 let grant = self.calls.grant(generation)?;
+                self.calls.session.lock().holds = true;
                 Ok(Some(GroupEvent::Assigned { grant, assignment }))
             }
             Answer::Sync { generation, result: Err(BrokerError::RebalanceInProgress { .. }) } => {
@@ -155,13 +170,17 @@ impl EmbeddedMembership {
     /// We are out: for good, or to join again.
     fn lose(&mut self, error: BrokerError) -> Result<Option<GroupEvent>, BrokerError> {
         self.status = Status::Outside;
-        if !matches!(error, BrokerError::StaleGeneration { .. }) {
+        *self.calls.session.lock() = Session::default();
+        // Nobody has said that there is no such member.
+        let keeps_id =
+            matches!(error, BrokerError::StaleGeneration { .. } | BrokerError::TimedOut { .. });
+        if !keeps_id {
             *self.calls.member_id.lock() = None;
         }
         match error.next_step() {
-            NextStep::Rejoin => Ok(Some(GroupEvent::Lost { reason: error })),
-            NextStep::Retry
-            | NextStep::ResetOffset
+            // What can be tried again is, until the session is over.
+            NextStep::Rejoin | NextStep::Retry => Ok(Some(GroupEvent::Lost { reason: error })),
+            NextStep::ResetOffset
             | NextStep::Abort
             | NextStep::Fenced
             | NextStep::ReplaceWriter
@@ -174,6 +193,12 @@ impl EmbeddedMembership {
 impl Membership for EmbeddedMembership {
     fn join(&mut self, facts: Bytes) {
         let calls = self.calls.clone();
+        // Of a heartbeat under way nobody will hear, and the join may be held for longer than a session.
+        if self.in_flight.is_some() {
+            let mut session = calls.session.lock();
+            session.unanswered_since =
+                session.unanswered_since.filter(|since| session.beaten_at != Some(*since));
+        }
         self.status = Status::Entering;
         self.in_flight = Some(Box::pin(async move { Answer::Join(calls.join(facts).await) }));
     }
@@ -192,8 +217,15 @@ impl Membership for EmbeddedMembership {
 
     async fn next_event(&mut self) -> Result<GroupEvent, BrokerError> {
         loop {
+            if let Some(over) = self.calls.session_over(Instant::now()) {
+                self.in_flight = None;
+                if let Some(event) = self.lose(over)? {
+                    return Ok(event);
+                }
+            }
+            let session_end = self.calls.session_end();
             if let Some(call) = &mut self.in_flight {
-                let answer = call.await;
+                let Some(answer) = before(session_end, call).await else { continue };
                 self.in_flight = None;
                 if let Some(event) = self.take(answer)? {
                     return Ok(event);
@@ -203,8 +235,10 @@ impl Membership for EmbeddedMembership {
             match self.status {
                 Status::Outside | Status::Entering => pending::<()>().await,
                 Status::Planning { generation } | Status::Inside { generation, .. } => {
-                    tokio::time::sleep_until(self.next_heartbeat).await;
-                    self.start_heartbeat(generation);
+                    let next_heartbeat = tokio::time::sleep_until(self.next_heartbeat);
+                    if before(session_end, next_heartbeat).await.is_some() {
+                        self.start_heartbeat(generation);
+                    }
                 }
             }
         }
@@ -213,6 +247,7 @@ impl Membership for EmbeddedMembership {
     async fn leave(&mut self) -> Result<(), BrokerError> {
         self.in_flight = None;
         self.status = Status::Outside;
+        *self.calls.session.lock() = Session::default();
         let member_id = self.calls.member_id.lock().take();
         match member_id {
             Some(member_id) => self.calls.leave(&member_id).await,
@@ -231,6 +266,14 @@ impl fmt::Debug for EmbeddedMembership {
     }
 }
 
+/// What comes of it before this time; `None` when nothing does.
+async fn before<T>(end: Option<Instant>, doing: impl Future<Output = T>) -> Option<T> {
+    match end {
+        Some(end) => tokio::time::timeout_at(end, doing).await.ok(),
+        None => Some(doing.await),
+    }
+}
+
 impl Calls {
     async fn join(self, facts: Bytes) -> Result<JoinOutcome, BrokerError> {
         let options = &self.options;
@@ -238,6 +281,7 @@ impl Calls {
         let coordinator = &self.broker.shared.coordinator;
         loop {
             let member_id = self.member_id.lock().clone();
+            let has_id = member_id.is_some();
             let request = JoinRequest::new(options, member_id, facts.clone());
             let entered = |member_id| *self.member_id.lock() = Some(member_id);
             let joining = coordinator.join(&options.group, base_of_id, request, entered);
@@ -246,9 +290,11 @@ impl Calls {
                 Ok(Joined::Invited(member_id)) => *self.member_id.lock() = Some(member_id),
                 // The round ended and the next began before we heard of it.
                 Err(BrokerError::RebalanceInProgress { .. }) => {}
-                Err(error) if error.next_step() == NextStep::Retry => {
-                    tokio::time::sleep(BACKOFF).await;
+                // The coordinator has forgotten us, and there is nothing to lose: begin anew.
+                Err(BrokerError::UnknownMember { .. }) if has_id && !self.session.lock().holds => {
+                    *self.member_id.lock() = None;
                 }
+                Err(error) if error.next_step() == NextStep::Retry => self.pause().await?,
                 Err(error) => return Err(error),
             }
         }
@@ -265,9 +311,7 @@ impl Calls {
             let syncing = self.broker.shared.coordinator.sync(group, &member_id, generation, &plan);
             match self.call(CallKind::SyncGroup, syncing).await {
                 Err(error @ BrokerError::RebalanceInProgress { .. }) => return Err(error),
-                Err(error) if error.next_step() == NextStep::Retry => {
-                    tokio::time::sleep(BACKOFF).await;
-                }
+                Err(error) if error.next_step() == NextStep::Retry => self.pause().await?,
                 result => return result,
             }
         }
@@ -305,7 +349,44 @@ impl Calls {
         kind: CallKind,
         doing: impl Future<Output = Result<T, BrokerError>>,
     ) -> Result<T, BrokerError> {
-        self.broker.call(kind, [&self.options.group], doing).await
+        let result = self.broker.call(kind, [&self.options.group], doing).await;
+        let is_answered = match &result {
+            Err(BrokerError::RebalanceInProgress { .. }) | Ok(_) => true,
+            Err(error) => error.next_step() != NextStep::Retry,
+        };
+        if is_answered {
+            self.session.lock().unanswered_since = None;
+        } else {
+            self.owes_answer();
+        }
+        result
+    }
+
+    fn owes_answer(&self) {
+        self.session.lock().unanswered_since.get_or_insert_with(Instant::now);
+    }
+
+    /// When the coordinator has given us up, if it does not answer.
+    fn session_end(&self) -> Option<Instant> {
+        let session = self.session.lock();
+        let since = session.unanswered_since.filter(|_| session.holds)?;
+        Some(since + self.options.session_timeout)
+    }
+
+    /// Why we hold nothing any more, when the coordinator has given us up.
+    fn session_over(&self, now: Instant) -> Option<BrokerError> {
+        let limit = self.options.session_timeout;
+        let is_over = self.session_end().is_some_and(|end| end <= now);
+        is_over.then(|| BrokerError::TimedOut { call: CallKind::Heartbeat.name(), limit })
+    }
+
+    /// Before a call is made again.
+    ///
+    /// # Errors
+    /// When the session is over meanwhile.
+    async fn pause(&self) -> Result<(), BrokerError> {
+        tokio::time::sleep(BACKOFF).await;
+        self.session_over(Instant::now()).map_or(Ok(()), Err)
     }
 
     fn own_id(&self) -> Result<MemberId, BrokerError> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use headwater_broker::{
     Broker, BrokerError, DeleteRecords, EpochQuery, Grant, GroupEvent, GroupOptions, Isolation,
-    NewTopic, OffsetCommit, OffsetQuery, OffsetSpec, Offsets, TopicPartition, Topics,
-    WriterOptions,
+    MemberId, Membership, NewTopic, OffsetCommit, OffsetQuery, OffsetSpec, Offsets, TopicPartition,
+    Topics, WriterOptions,
 };
 use headwater_embedded::{CallKind, Embedded, Fault, FaultPlan, Target};
 use headwater_records::Compression;
@@ -195,21 +195,68 @@ async fn a_member_gets_over_faults_of_its_calls() {
     }
 }
 
+/// The only member of its group; answers its id.
+async fn enter_alone(member: &mut dyn Membership) -> MemberId {
+    member.join(Bytes::new());
+    let event = member.next_event().await.expect("it may join");
+    let GroupEvent::PlanWanted { members, .. } = event else { unreachable!("{event:?}") };
+    assert_eq!(members.len(), 1, "no ghost of it takes part");
+    member.plan(Vec::new());
+    match member.next_event().await.expect("its plan counts") {
+        GroupEvent::Assigned { grant, .. } => grant.member_id,
+        event => unreachable!("{event:?}"),
+    }
+}
+
+/// Whoever is not answered for the session time-out holds nothing any more, though nobody can tell it.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_never_comes_to_a_heartbeat_ends_the_session() {
+async fn calls_that_nobody_answers_end_the_session() {
+    let refused = Fault::Fail(BrokerError::TimedOut { call: "any", limit: DELAY });
+    let silent = Fault::LoseAnswer { after: Duration::from_hours(1) };
+    for (kind, fault) in [
+        (CallKind::Heartbeat, refused.clone()),
+        (CallKind::Heartbeat, silent),
+        (CallKind::JoinGroup, refused),
+    ] {
+        let broker = broker_with_a_line().await;
+        let mut member = broker.membership(options(Duration::from_secs(1)));
+        let id = enter_alone(&mut *member).await;
+        broker.set_faults(Some(FaultPlan::new().fault(kind, Target::Any, 0..1_000_000, fault)));
+        if kind == CallKind::JoinGroup {
+            member.join(Bytes::new());
+        }
+        let started = Instant::now();
+        let event = member.next_event().await.unwrap();
+        let GroupEvent::Lost { reason: BrokerError::TimedOut { .. } } = event else {
+            unreachable!("{kind:?}: {event:?}")
+        };
+        let (after, session) = (started.elapsed(), Duration::from_secs(30));
+        assert!(after >= session && after < session + 2 * Duration::from_secs(1), "{after:?}");
+        broker.set_faults(None);
+        tokio::time::sleep(session).await;
+        let group = broker.describe_group(&"app".into()).await.unwrap();
+        assert_eq!(group.members.len(), 0, "it does not beat any more");
+        assert_ne!(enter_alone(&mut *member).await, id);
+    }
+}
+
+/// Whoever joins while its heartbeat is under way may have to wait for the others for longer than a session.
+#[tokio::test(start_paused = true)]
+async fn a_join_that_is_held_is_no_silence() {
     let broker = broker_with_a_line().await;
     let mut member = broker.membership(options(Duration::from_secs(1)));
+    enter_alone(&mut *member).await;
+    let silent = Fault::LoseAnswer { after: Duration::from_hours(1) };
+    let held = Fault::Delay(Duration::from_secs(50));
+    let plan = FaultPlan::new().fault(CallKind::Heartbeat, Target::Any, 0..1, silent);
+    broker.set_faults(Some(plan.fault(CallKind::JoinGroup, Target::Any, 0..1, held)));
+    let beating = tokio::time::timeout(Duration::from_secs(2), member.next_event()).await;
+    assert!(beating.is_err(), "{beating:?}");
     member.join(Bytes::new());
-    let GroupEvent::PlanWanted { .. } = member.next_event().await.unwrap() else { panic!() };
-    member.plan(Vec::new());
-    let GroupEvent::Assigned { .. } = member.next_event().await.unwrap() else { panic!() };
-    let cut_off = Fault::Fail(BrokerError::TimedOut { call: "any", limit: DELAY });
-    let plan = FaultPlan::new().fault(CallKind::Heartbeat, Target::Any, 0..400, cut_off);
-    broker.set_faults(Some(plan));
-    let started = Instant::now();
     let event = member.next_event().await.unwrap();
-    assert!(matches!(event, GroupEvent::Lost { .. }), "{event:?}");
-    assert!(started.elapsed() > Duration::from_secs(30), "{:?}", started.elapsed());
+    let GroupEvent::Lost { reason: BrokerError::UnknownMember { .. } } = event else {
+        unreachable!("{event:?}")
+    };
 }
 
 /// Fills the disk for one append and looks at what is left.

@@ -45,6 +45,8 @@ pub(super) struct Machine {
     next_heartbeat: Instant,
     /// Since when the coordinator owes an answer.
     unanswered_since: Option<Instant>,
+    /// When the last call was made.
+    called_at: Instant,
 }
 
 /// Where the member stands.
@@ -125,6 +127,7 @@ impl Machine {
             heartbeat_interval,
             next_heartbeat: now,
             unanswered_since: None,
+            called_at: now,
         }
     }
 
@@ -135,6 +138,10 @@ impl Machine {
 
     /// Starts to join, in place of whatever was under way.
     pub(super) fn join(&mut self, facts: Bytes) {
+        // Of a heartbeat under way nobody will hear, and the join may be held for longer than a session.
+        if self.awaited.is_some() && self.unanswered_since == Some(self.called_at) {
+            self.unanswered_since = None;
+        }
         self.awaited = None;
         self.news.clear();
         self.stand = Stand::Joining { facts, attempt: Attempt::default() };
@@ -203,6 +210,7 @@ impl Machine {
                 Call::Heartbeat { grant: self.grant(*generation) }
             }
         };
+        self.called_at = now;
         self.last_call += 1;
         self.awaited = Some(self.last_call);
         Step::Call(self.last_call, call)

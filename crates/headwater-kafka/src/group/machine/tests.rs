@@ -545,6 +545,35 @@ fn who_holds_nothing_waits_for_the_coordinator() {
 }
 
 #[test]
+fn a_heartbeat_whose_answer_nobody_hears_owes_nothing() {
+    check(
+        "join f, invited m, in m 1, told t, wait 250, join g, wait 20000, in m 2, told u",
+        &expect![[r"
+            join f
+              join as nobody with f
+            invited m
+              join as m with f
+            in m 1
+              sync m of 1 with 0 plans
+            told t
+              m of 1 is told t
+              until 250
+            wait 250
+              beat m of 1
+              until 10250
+            join g
+              join as m with g
+            wait 20000
+            in m 2
+              sync m of 2 with 0 plans
+            told u
+              m of 2 is told u
+              until 20500
+        "]],
+    );
+}
+
+#[test]
 fn an_answer_ends_the_silence() {
     check(
         "join f, in m 1, told t, wait 250, no down, wait 100, beaten, wait 9800, no down, wait 100",

@@ -83,6 +83,9 @@ pub(crate) enum AppendError {
 /// More than the header of a batch and all of a record but its key, value and headers can take.
 const OVERHEAD_MAX: usize = 128;
 
+/// What the lengths of a header's name and value can take.
+const HEADER_MAX: usize = 10;
+
 impl Outputs {
     pub(crate) fn new(
         limits: OutputLimits,
@@ -153,7 +156,8 @@ impl Outputs {
         else {
             return Err(AppendError::NoSuchPartition { partition, partitions: topic.count() });
         };
-        if output.builder.size_bytes() + payload_bytes(&record) + OVERHEAD_MAX > topic.bytes_max {
+        let bytes = payload_bytes(&record) + OVERHEAD_MAX + record.headers.len() * HEADER_MAX;
+        if output.builder.size_bytes() + bytes > topic.bytes_max {
             return self.append_alone(topic_index, partition, record);
         }
         output.builder.append(record).map_err(AppendError::Records)?;
@@ -265,7 +269,7 @@ mod tests {
     use std::sync::Arc;
 
     use headwater_broker::TopicName;
-    use headwater_records::Record;
+    use headwater_records::{Header, Record};
 
     use super::{AppendError, OutputLimits, Outputs, Partitioning};
 
@@ -345,6 +349,11 @@ mod tests {
             .collect();
         assert!(ready.iter().all(|(bytes, _)| *bytes <= 300), "{ready:?}");
         assert_eq!(ready.iter().map(|(_, count)| count).sum::<u32>(), 21);
+        // Its headers take more for their lengths than for what they say.
+        let headers = [Header { name: "h", value: Some(b"") }; 90];
+        let record = Record { timestamp: 1, key: None, value: None, headers: &headers };
+        let error = outputs.append(topic, Partitioning::Exactly(0), record).unwrap_err();
+        assert!(matches!(error, AppendError::TooLarge { limit: 300, .. }), "{error:?}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use headwater_topology::TaskId;
 
 /// At most so long between two heartbeats while a round is to come.
-pub(super) const HEARTBEAT_BEFORE_A_ROUND: Duration = Duration::from_millis(50);
+const HEARTBEAT_BEFORE_A_ROUND: Duration = Duration::from_millis(50);
 
 /// No group needs to hear of a rebalance sooner than that, if none is to come.
 const SHORTEST: Duration = Duration::from_millis(100);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use headwater_topology::TaskId;
 
 use super::{Coordinator, Member};
-use crate::instance::beats::{HEARTBEAT_BEFORE_A_ROUND, beat_interval};
+use crate::instance::beats::beat_interval;
 use crate::instance::close::GroupMembership;
 use crate::instance::life_cycle::TaskEvent;
 use crate::instance::state::InstanceState;
@@ -60,7 +60,8 @@ impl Coordinator {
     pub(super) fn hand_over(&mut self) {
         if matches!(self.ending, Ending::HandingOver { .. }) {
             self.ending = Ending::Tasks;
-            self.beat_every(HEARTBEAT_BEFORE_A_ROUND);
+            self.beats.round_follows = true;
+            self.beat(self.shared.clock.monotonic());
             self.let_everything_go();
         }
     }

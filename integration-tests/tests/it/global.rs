@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use headwater::broker::TopicPartition;
+use headwater::broker::{BrokerError, TopicPartition};
+use headwater::embedded::{CallKind, Fault, FaultPlan, Target};
 use headwater::prelude::*;
 use headwater::runtime::StateDirError;
 use headwater::{
@@ -275,5 +276,25 @@ async fn readers_never_see_part_of_a_value() {
     }
     app.write("rates", &[(Some("c"), Some("e"))]).await;
     reading.await.unwrap();
+    app.close(instance).await;
+}
+
+/// What only waits for the broker does not hold the end of an instance up.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_ends_while_its_global_topics_cannot_be_looked_at() {
+    let app = App::new(&["rates", "payments", "out"]).await;
+    let cut_off = Fault::Fail(BrokerError::Disconnected {
+        address: "embedded".to_owned(),
+        call: "list-offsets",
+        cause: "by order".to_owned(),
+    });
+    let plan = FaultPlan::new().fault(CallKind::ListOffsets, Target::Any, 0..u64::MAX, cut_off);
+    app.broker.set_faults(Some(plan));
+    let instance = Headwater::builder(topology())
+        .config(app.config())
+        .broker(Arc::new(app.broker.clone()))
+        .start()
+        .await
+        .unwrap();
     app.close(instance).await;
 }

@@ -161,6 +161,11 @@ impl GlobalState {
         self.inputs.iter().map(|(partition, input)| (partition, input.position.next_offset))
     }
 
+    /// Where the next fetch of a partition begins.
+    pub(crate) fn position(&self, topic_partition: &TopicPartition) -> i64 {
+        self.inputs.get(topic_partition).map_or(0, |input| input.position.next_offset)
+    }
+
     /// Processes what was fetched, and writes what came of it to the stores: all of a record or, if
     /// the process is killed meanwhile, perhaps part of it, which the next start reads once more.
     ///
@@ -174,17 +179,21 @@ impl GlobalState {
         complete_at_ms: Option<i64>,
         now: Now,
     ) -> Result<(), GlobalError> {
-        for GlobalFetch { topic_partition, batches, offset, next_offset } in fetched {
-            self.worker.handle(ToWorker::Fetched(vec![FetchedInput {
-                task: self.id,
+        let task = self.id;
+        let inputs = fetched.into_iter().map(|fetch| {
+            let GlobalFetch { topic_partition, batches, offset, next_offset } = fetch;
+            let end_offset = next_offset;
+            FetchedInput {
+                task,
                 topic_partition,
                 batches,
                 bytes: 0,
                 offset,
                 next_offset,
-                end_offset: next_offset,
-            }]));
-        }
+                end_offset,
+            }
+        });
+        self.worker.handle(ToWorker::Fetched(inputs.collect()));
         self.settle(now)?;
         if let Some(ms) = complete_at_ms {
             self.inputs.values_mut().for_each(|input| input.position.at_end_ms = Some(ms));

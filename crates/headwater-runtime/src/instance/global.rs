@@ -83,18 +83,23 @@ pub(super) async fn keep_up(
     plan: GlobalPlan,
     (watch, listener): (Arc<TaskWatch>, Arc<dyn RestoreListener>),
     news: mpsc::UnboundedSender<GlobalNews>,
-    stop: oneshot::Receiver<()>,
+    mut stop: oneshot::Receiver<()>,
 ) {
     let tell = |what: GlobalNews| {
         if news.send(what).is_err() {
             tracing::debug!("the instance is gone");
         }
     };
-    let opened = match open(&shared, &plan, watch).await {
-        Ok(opened) => opened,
+    // What was only opened has nothing that would have to be made safe.
+    let opened = tokio::select! {
+        biased;
+        _ = &mut stop => return tell(GlobalNews::Closed),
+        opened = open(&shared, &plan, watch, listener) => opened,
+    };
+    let mut keeper = match opened {
+        Ok(keeper) => keeper,
         Err(error) => return tell(GlobalNews::Failed(error)),
     };
-    let mut keeper = Keeper { shared, listener, ..opened };
     let ended = keeper.run(stop, &tell).await;
     tell(match ended {
         Ok(()) => GlobalNews::Closed,
@@ -143,6 +148,7 @@ async fn open(
     shared: &Arc<Shared>,
     plan: &GlobalPlan,
     watch: Arc<TaskWatch>,
+    listener: Arc<dyn RestoreListener>,
 ) -> Result<Keeper, InstanceError> {
     let id = plan.id;
     let began = shared.clock.monotonic();
@@ -188,7 +194,7 @@ async fn open(
     let restores = restores.collect();
     let state = set_up(shared, plan, opened, ends, watch).await?;
     tracing::info!(task = %id, "the global stores are read");
-    let (shared, listener) = (Arc::clone(shared), Arc::new(()));
+    let shared = Arc::clone(shared);
     Ok(Keeper { shared, listener, state: Some(state), restores, complete_since: None })
 }
 
@@ -448,9 +454,8 @@ impl Keeper {
     }
 
     fn tell_begin(&self) {
-        let starts: BTreeMap<_, _> = self.state().positions().collect();
         for Restore { topic_partition, store, end, .. } in &self.restores {
-            let start = starts.get(topic_partition).copied().unwrap_or(0);
+            let start = self.state().position(topic_partition);
             self.listener.on_restore_start(topic_partition, store, start, *end);
         }
     }
@@ -475,13 +480,10 @@ impl Keeper {
     /// Which partitions have been read to their ends. `nothing_left`: none of them has anything at its
     /// position, so that what is missing up to the end was compacted away.
     fn look_at_ends(&mut self, nothing_left: bool) {
-        let positions: BTreeMap<TopicPartition, i64> = self
-            .state()
-            .positions()
-            .map(|(partition, offset)| (partition.clone(), offset))
-            .collect();
-        for restore in self.restores.iter_mut().filter(|it| !it.done) {
-            let position = positions.get(&restore.topic_partition).copied().unwrap_or(0);
+        let Self { state, restores, .. } = self;
+        let state = state.as_ref().expect("it comes back from each piece of work");
+        for restore in restores.iter_mut().filter(|it| !it.done) {
+            let position = state.position(&restore.topic_partition);
             if position >= restore.end || nothing_left {
                 restore.done = true;
                 let Restore { topic_partition, store, records, .. } = &*restore;

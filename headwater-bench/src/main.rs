@@ -15,6 +15,7 @@ mod joins;
 mod options;
 mod streams;
 mod topologies;
+mod windows;
 
 use std::process::ExitCode;
 

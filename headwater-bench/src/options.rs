@@ -19,6 +19,10 @@ pub(crate) enum Workload {
     W3,
     /// Count by key, in memory.
     W4,
+    /// Count by key and tumbling window.
+    W5,
+    /// Count and sum by key and hopping window.
+    W6,
     /// Join of a stream with a table.
     W7,
     /// Join of two streams.
@@ -27,6 +31,10 @@ pub(crate) enum Workload {
     W9,
     /// Count by key, on disk, exactly once.
     W10,
+    /// Count by key and session.
+    W11,
+    /// Join of two tables on a foreign key.
+    W12,
     /// Put every record into a store, and hand it on.
     #[value(name = "PUT")]
     Put,
@@ -118,7 +126,8 @@ pub(crate) enum Backend {
 impl Options {
     /// What cannot be done is said before anything is started.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        let needed = if matches!(self.workload, Workload::W7 | Workload::W8) { 2 } else { 1 };
+        let joins = matches!(self.workload, Workload::W7 | Workload::W8 | Workload::W12);
+        let needed = if joins { 2 } else { 1 };
         let named = self.inputs.len();
         ensure!(named >= needed, "--in names {named} topics, and the workload needs {needed}");
         let exactly_once = self.guarantee == Guarantee::ExactlyOnceV2;

@@ -5,6 +5,7 @@ use headwater::prelude::*;
 
 use crate::joins;
 use crate::options::{Options, Workload};
+use crate::windows;
 
 /// Where a record's group stands in its value.
 const GROUP: std::ops::Range<usize> = 11..19;
@@ -28,14 +29,18 @@ pub(crate) fn topology(options: &Options) -> Result<Topology, DslError> {
             count(&builder, input, output, Materialized::named("count"));
         }
         Workload::W4 => count(&builder, input, output, Materialized::named("count").in_memory()),
+        Workload::W5 => windows::tumbling_count(&builder, input, output),
+        Workload::W6 => windows::hopping_totals(&builder, input, output),
         Workload::W7 => joins::stream_with_table(&builder, options.two_inputs(), output),
         Workload::W8 => joins::streams(&builder, options.two_inputs(), output),
         Workload::W9 => builder
             .stream(input, Consumed::with(Utf8Text, RawBytes))
-            .group_by(|_, value| group(value), Grouped::with(Utf8Text, RawBytes).named("group"))
+            .group_by(|_, value| group_of(value), Grouped::with(Utf8Text, RawBytes).named("group"))
             .count(Materialized::named("count"))
             .to_stream()
             .to(output, Produced::with(Utf8Text, Long)),
+        Workload::W11 => windows::session_count(&builder, input, output),
+        Workload::W12 => joins::tables_on_foreign_key(&builder, options.two_inputs(), output),
         Workload::Put => {
             builder.add_state_store(Stores::key_value("kv", Utf8Text, RawBytes));
             builder
@@ -65,7 +70,7 @@ fn count(
 }
 
 /// A value too short to have a group is of the group "".
-fn group(value: &Bytes) -> Text {
+pub(crate) fn group_of(value: &Bytes) -> Text {
     let digits = if value.len() >= GROUP.end { value.slice(GROUP) } else { Bytes::new() };
     Text::from_utf8(digits).unwrap_or_default()
 }

@@ -5,6 +5,7 @@ pub(super) fn inputs_of(workload: &str) -> Vec<&'static str> {
     match workload.split('.').next() {
         Some("W7") => vec!["s100k", "t100k"],
         Some("W8") => vec!["left", "right"],
+        Some("W12") => vec!["fkl", "fkr"],
         _ => input_of(workload).into_iter().collect(),
     }
 }
@@ -19,7 +20,8 @@ fn input_of(workload: &str) -> Option<&'static str> {
         (_, variant) if variant.contains("zipf") => Some("z1m"),
         ("PUT" | "R1" | "R2", _) => Some("u1m"),
         ("W3", variant) if variant.contains("nocache") => Some("m10k"),
-        ("W9" | "W10", _) => Some("m10k"),
+        ("W5" | "W9" | "W10", _) => Some("m10k"),
+        ("W6" | "W11", _) => Some("w1m"),
         _ => Some("u10k"),
     }
 }
@@ -28,7 +30,8 @@ fn input_of(workload: &str) -> Option<&'static str> {
 pub(super) fn program_of(workload: &str) -> Option<(&str, Vec<&'static str>)> {
     let mut parts = workload.split('.');
     let base = parts.next()?;
-    if !matches!(base, "B1" | "W1" | "W2" | "W3" | "W4" | "W7" | "W8" | "W9" | "W10" | "PUT") {
+    let numbered = base.strip_prefix('W').and_then(|number| number.parse().ok());
+    if !matches!(base, "B1" | "PUT") && !numbered.is_some_and(|number| (1..=12).contains(&number)) {
         return None;
     }
     let mut options = Vec::new();
@@ -62,15 +65,19 @@ mod tests {
             ("W3.1m.cache", Some("u1m")),
             ("W3.zipf.nocache", Some("z1m")),
             ("W4.nocache", Some("u10k")),
+            ("W5.cache", Some("m10k")),
+            ("W6.nocache", Some("w1m")),
             ("W9.cache", Some("m10k")),
             ("W10.nocache", Some("m10k")),
             ("W10.1m.nocache", Some("u1m")),
+            ("W11.cache", Some("w1m")),
             ("R1", Some("u1m")),
             ("E.W2.linger0", None),
         ] {
             assert_eq!(input_of(workload), input, "{workload}");
         }
         assert_eq!(inputs_of("W8"), ["left", "right"]);
+        assert_eq!(inputs_of("W12"), ["fkl", "fkr"]);
         assert_eq!(inputs_of("W3.cache"), ["u10k"]);
     }
 
@@ -83,6 +90,8 @@ mod tests {
             vec!["--guarantee", "exactly_once_v2", "--commit-ms", "100", "--cache-bytes", "0"];
         assert_eq!(program_of("W10.nocache"), Some(("W10", options)));
         assert_eq!(program_of("W8"), Some(("W8", vec![])));
+        assert_eq!(program_of("W12"), Some(("W12", vec![])));
+        assert_eq!(program_of("W13"), None);
         assert_eq!(program_of("F1.standby0"), None);
         assert_eq!(program_of("W3.unknown"), None);
     }

@@ -36,15 +36,19 @@ fn input(topic: &str) -> Result<Input> {
         "m10k" => (2_000_000, 10_000, 11),
         "x10k" => (10_000_000, 10_000, 12),
         "u1m" => (5_000_000, 1_000_000, 2),
+        "w1m" => (1_000_000, 10_000, 4),
         "s100k" => (3_000_000, 100_000, 5),
         "t100k" => (100_000, 100_000, 6),
         "left" => (1_000_000, 10_000, 7),
         "right" => (1_000_000, 10_000, 8),
+        "fkl" => (400_000, 200_000, 9),
+        "fkr" => (50_000, 50_000, 10),
         _ => bail!(
-            "no input topic {topic}; there are u10k, m10k, x10k, u1m, s100k, t100k, left and right"
+            "no input topic {topic}; there are u10k, m10k, x10k, u1m, w1m, s100k, t100k, left, right, \
+             fkl and fkr"
         ),
     };
-    Ok(Input { records, keys, seed, is_table: topic == "t100k" })
+    Ok(Input { records, keys, seed, is_table: matches!(topic, "t100k" | "fkr") })
 }
 
 /// Fills the topic; answers the number of records.

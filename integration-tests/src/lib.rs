@@ -15,7 +15,7 @@ pub use audit::Again;
 pub use child::{Child, ChildReport, RestoreReport};
 pub use expected::{Expected, Verdict};
 pub use job::{Job, JobOptions, PARTITIONS};
-pub use one_task::{OneTask, OneTaskOptions};
+pub use one_task::{OneTask, OneTaskOptions, Work};
 pub use text::{real_lines, shipped_lines};
 pub use trial::{Trial, TrialOptions, TrialReport};
 

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use headwater::broker::TopicPartition;
-use headwater::prelude::*;
-use headwater::records::{Batch, BatchBuilder, Compression, Record as RawRecord, set_base_offset};
+use headwater::records::{Batch, set_base_offset};
 use headwater::runtime::{
     Application, CommittedTask, FetchedInput, FromWorker, InputStart, NewTask, Now, Step,
     TaskWatch, ToWorker, Worker, WorkerConfig,
@@ -17,20 +16,22 @@ use headwater::runtime::{
 use headwater::store::{OpenOptions, StoreBackend};
 use headwater::topology::TaskId;
 
+mod work;
+
+pub use work::Work;
+
+use work::{BATCH_RECORDS, BATCHES, batches};
+
 const TASK: TaskId = TaskId::new(0, 0);
-const INPUT: &str = "in";
-const OUTPUT: &str = "out";
 const APPLICATION: &str = "one-task";
-const CHANGELOG: &str = "one-task-counts-changelog";
-/// Records of a batch: about what a producer with 64 KiB batches sends.
-const BATCH_RECORDS: u16 = 500;
-const VALUE_BYTES: usize = 100;
 /// The largest batch is a fraction of this.
 const BATCH_BYTES_MAX: usize = 1 << 24;
 
 /// What the task runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneTaskOptions {
+    /// What it does.
+    pub work: Work,
     /// Different keys, uniformly drawn.
     pub keys: u64,
     /// Bytes of record cache; 0: every update goes downstream.
@@ -39,15 +40,24 @@ pub struct OneTaskOptions {
     pub read_cache_bytes: usize,
     /// Records between two commits.
     pub commit_records: u64,
+    /// Different batches. When the last was given the first comes again, and time goes back.
+    pub batches: usize,
 }
 
 impl Default for OneTaskOptions {
     fn default() -> Self {
-        Self { keys: 10_000, cache_bytes: 0, read_cache_bytes: 64 << 20, commit_records: 100_000 }
+        Self {
+            work: Work::Count,
+            keys: 10_000,
+            cache_bytes: 0,
+            read_cache_bytes: 64 << 20,
+            commit_records: 100_000,
+            batches: BATCHES,
+        }
     }
 }
 
-/// A task that counts records by key, and the batches it is fed with.
+/// A task, and the batches it is fed with.
 #[derive(Debug)]
 pub struct OneTask {
     worker: Worker,
@@ -55,7 +65,8 @@ pub struct OneTask {
     /// Encoded, each with base offset 0.
     batches: Vec<Vec<u8>>,
     next_batch: usize,
-    next_offset: i64,
+    /// Of each input.
+    next_offsets: Vec<i64>,
     options: OneTaskOptions,
     uncommitted: u64,
     /// Records written, to output and changelog together.
@@ -72,19 +83,19 @@ impl OneTask {
         directory: &Path,
         options: OneTaskOptions,
     ) -> anyhow::Result<Self> {
-        let topology = topology(options.cache_bytes > 0)?;
+        let topology = options.work.topology(options.cache_bytes > 0)?;
         let graph = topology.topology(APPLICATION).map_err(anyhow::Error::from_boxed)?;
         let programs = topology.programs(&graph).map_err(anyhow::Error::from_boxed)?;
         let program = programs.into_values().next().context("the topology has no sub-topology")?;
         let mut storages = vec![backend.open(directory, &OpenOptions::default())?];
         let stores = NewTask::open_places(&program, &mut storages, |_| 0)?;
         let now = Now { monotonic: Duration::ZERO, wall_ms: 0 };
-        let counts = [OUTPUT, CHANGELOG].map(|topic| (topic.into(), 1));
+        let counts = options.work.written().into_iter().map(|topic| (topic.into(), 1));
         let config = WorkerConfig {
             cache_bytes_max: options.cache_bytes,
             unacknowledged_bytes_max: usize::MAX,
             uncommitted_bytes_max: usize::MAX,
-            partition_counts: Arc::new(BTreeMap::from(counts)),
+            partition_counts: Arc::new(counts.collect::<BTreeMap<_, _>>()),
             ..WorkerConfig::default()
         };
         let mut worker = Worker::new(config, now);
@@ -92,12 +103,7 @@ impl OneTask {
             id: TASK,
             application_id: APPLICATION.into(),
             program,
-            inputs: vec![InputStart {
-                topic_partition: TopicPartition::new(INPUT, 0),
-                offset: 0,
-                partition_time: -1,
-                processor_metadata: BTreeMap::default(),
-            }],
+            inputs: options.work.inputs().iter().map(|input| start_of(input)).collect(),
             storages,
             stores,
             state_dir: std::path::PathBuf::new(),
@@ -105,13 +111,13 @@ impl OneTask {
             read_cache_bytes: options.read_cache_bytes,
             watch: Arc::new(TaskWatch::default()),
         })));
-        let batches = batches(options.keys)?;
+        let batches = batches(options)?;
         Ok(Self {
             worker,
             now,
             batches,
             next_batch: 0,
-            next_offset: 0,
+            next_offsets: vec![0; options.work.inputs().len()],
             options,
             uncommitted: 0,
             written: 0,
@@ -141,21 +147,27 @@ impl OneTask {
 
     /// What a fetcher does: a batch off the wire, checked, handed over.
     fn feed(&mut self) {
+        let inputs = self.options.work.inputs();
+        let (input, next_offset) = {
+            let turn = self.next_batch % inputs.len();
+            (inputs[turn], &mut self.next_offsets[turn])
+        };
         let mut bytes = self.batches[self.next_batch].clone();
         self.next_batch = (self.next_batch + 1) % self.batches.len();
-        let offset = self.next_offset;
-        self.next_offset += i64::from(BATCH_RECORDS);
+        let offset = *next_offset;
+        *next_offset += i64::from(BATCH_RECORDS);
+        let next_offset = *next_offset;
         set_base_offset(&mut bytes, offset, 0).expect("a batch has a header");
         let batch = Batch::new(bytes.into()).expect("a batch of our own");
         let records = batch.decompress(BATCH_BYTES_MAX).expect("a batch of our own");
         self.worker.handle(ToWorker::Fetched(vec![FetchedInput {
             task: TASK,
-            topic_partition: TopicPartition::new(INPUT, 0),
+            topic_partition: TopicPartition::new(input, 0),
             batches: vec![records],
             bytes: 0,
             offset,
-            next_offset: self.next_offset,
-            end_offset: self.next_offset,
+            next_offset,
+            end_offset: next_offset,
         }]));
         self.uncommitted += u64::from(BATCH_RECORDS);
         if self.uncommitted >= self.options.commit_records {
@@ -207,36 +219,11 @@ impl OneTask {
     }
 }
 
-fn topology(caching: bool) -> Result<Topology, DslError> {
-    let builder = StreamsBuilder::new();
-    let counts = Materialized::named("counts");
-    let counts =
-        if caching { counts.with_caching_enabled() } else { counts.with_caching_disabled() };
-    builder
-        .stream(INPUT, Consumed::with(Utf8Text, RawBytes))
-        .group_by_key(Grouped::with(Utf8Text, RawBytes))
-        .count(counts)
-        .to_stream()
-        .to(OUTPUT, Produced::with(Utf8Text, Long));
-    builder.build()
-}
-
-/// 200 encoded batches, with keys `k00000000` and values of 100 bytes.
-fn batches(keys: u64) -> anyhow::Result<Vec<Vec<u8>>> {
-    let value = [b'v'; VALUE_BYTES];
-    let mut builder = BatchBuilder::new(Compression::None);
-    let mut random = 1_u64;
-    let mut batches = Vec::new();
-    for _ in 0..200 {
-        for timestamp in 0..i64::from(BATCH_RECORDS) {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let key = format!("k{:08}", random % keys);
-            let key = Some(key.as_bytes());
-            builder.append(RawRecord { timestamp, key, value: Some(&value), headers: &[] })?;
-        }
-        batches.push(builder.finish().stamp_none().to_vec());
+fn start_of(input: &str) -> InputStart {
+    InputStart {
+        topic_partition: TopicPartition::new(input, 0),
+        offset: 0,
+        partition_time: -1,
+        processor_metadata: BTreeMap::default(),
     }
-    Ok(batches)
 }

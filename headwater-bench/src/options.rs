@@ -120,6 +120,7 @@ pub(crate) enum Guarantee {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Backend {
     Sled,
+    Fjall,
     Memory,
 }
 

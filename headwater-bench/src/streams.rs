@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use headwater::broker::TopicPartition;
+use headwater::fjall::FjallBackend;
 use headwater::prelude::*;
-use headwater::store::MemoryBackend;
+use headwater::sled::SledBackend;
+use headwater::store::{MemoryBackend, StoreBackend};
 use headwater::{
     ProcessingGuarantee, RestoreListener, StreamsConfig, TaskRole, TaskState, TaskStatus,
 };
@@ -24,14 +26,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     say("START", "");
-    let mut builder = Headwater::builder(topology(options)?)
+    let builder = Headwater::builder(topology(options)?)
         .config(config(options))
         .bootstrap_servers(&options.bootstrap)
         .state_listener(|state, _| say("STATE", &state.to_string()))
-        .restore_listener(Arc::new(TellRestores));
-    if options.backend == Backend::Memory {
-        builder = builder.store_backend(Arc::new(MemoryBackend::new()));
-    }
+        .restore_listener(Arc::new(TellRestores))
+        .store_backend(backend(options.backend));
     let instance = builder.start().await.context("the application does not start")?;
     let failed = watch(&instance, options, &mut terminate).await;
     instance.close(CLOSE_LIMIT).await?;
@@ -40,6 +40,14 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     }
     say("STOPPED", "");
     Ok(())
+}
+
+fn backend(backend: Backend) -> Arc<dyn StoreBackend> {
+    match backend {
+        Backend::Sled => Arc::new(SledBackend::new()),
+        Backend::Fjall => Arc::new(FjallBackend::new()),
+        Backend::Memory => Arc::new(MemoryBackend::new()),
+    }
 }
 
 /// Until SIGTERM or an error. Answers the error.

@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use headwater::fjall::FjallBackend;
 use headwater::sled::SledBackend;
 use headwater::store::{MemoryBackend, StoreBackend};
 use integration_tests::{OneTask, OneTaskOptions};
@@ -13,7 +14,9 @@ fn counted_record(c: &mut Criterion) {
     group.throughput(Throughput::Elements(1)).sample_size(20);
     let memory = MemoryBackend::new();
     let sled = SledBackend::new();
-    let backends: [(&str, &dyn StoreBackend); 2] = [("memory", &memory), ("sled", &sled)];
+    let fjall = FjallBackend::new();
+    let backends: [(&str, &dyn StoreBackend); 3] =
+        [("memory", &memory), ("sled", &sled), ("fjall", &fjall)];
     for (name, backend) in backends {
         for (cache, cache_bytes) in [("no-cache", 0), ("cache", 10 << 20)] {
             let home = tempfile::tempdir().expect("a temporary directory");

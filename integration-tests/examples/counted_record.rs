@@ -9,6 +9,7 @@
 //! nothing else is said; the last line of the output is how many records it read and wrote.
 
 use anyhow::Context;
+use headwater::fjall::FjallBackend;
 use headwater::sled::SledBackend;
 use headwater::store::{MemoryBackend, StoreBackend};
 use integration_tests::{OneTask, OneTaskOptions, Work};
@@ -19,10 +20,12 @@ const BATCHES_OF_A_ROUND: usize = 200;
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let mut argument = |name| arguments.next().with_context(|| format!("no {name} given"));
-    let backend: Box<dyn StoreBackend> = match argument("backend: memory or sled")?.as_str() {
+    let backend: Box<dyn StoreBackend> = match argument("backend: memory, sled or fjall")?.as_str()
+    {
         "memory" => Box::new(MemoryBackend::new()),
         "sled" => Box::new(SledBackend::new()),
-        other => anyhow::bail!("the backend is memory or sled, not {other}"),
+        "fjall" => Box::new(FjallBackend::new()),
+        other => anyhow::bail!("the backend is memory, sled or fjall, not {other}"),
     };
     let cache_bytes = match argument("record cache: on or off")?.as_str() {
         "on" => 10 << 20,

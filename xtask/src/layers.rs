@@ -13,6 +13,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("headwater-assignor", &[]),
     ("headwater-store", &[]),
     ("headwater-store-sled", &["headwater-store"]),
+    ("headwater-store-fjall", &["headwater-store"]),
     ("headwater-broker", &["headwater-records"]),
     ("headwater-embedded", &["headwater-records", "headwater-broker"]),
     ("headwater-kafka", &["headwater-records", "headwater-broker"]),
@@ -59,6 +60,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "headwater-assignor",
             "headwater-store",
             "headwater-store-sled",
+            "headwater-store-fjall",
             "headwater-broker",
             "headwater-embedded",
             "headwater-kafka",
@@ -94,8 +96,11 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Outside crates that only one of ours may name.
-const ONLY_UNDER: &[(&str, &str)] =
-    &[("sled", "headwater-store-sled"), ("kafka-protocol", "headwater-kafka")];
+const ONLY_UNDER: &[(&str, &str)] = &[
+    ("sled", "headwater-store-sled"),
+    ("lsm-tree", "headwater-store-fjall"),
+    ("kafka-protocol", "headwater-kafka"),
+];
 
 /// Crates that decide and therefore may name nothing that does: no I/O, time, threads, chance.
 const PURE: &[(&str, &[&str])] = &[

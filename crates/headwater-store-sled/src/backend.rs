@@ -1,14 +1,14 @@
 //! Opening a task's directory.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
+use headwater_store::one_tree::{DirectoryLock, keys, sync_path};
 use headwater_store::{Capabilities, Damage, OpenOptions, StoreBackend, StoreError, TaskStorage};
 
-use crate::database::{Database, LockedFile, sync_file};
-use crate::keys;
+use crate::database::Database;
 use crate::storage::SledStorage;
 
 pub(crate) const NAME: &str = "sled";
@@ -44,25 +44,10 @@ impl StoreBackend for SledBackend {
     }
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn TaskStorage>, StoreError> {
-        io(dir, "create", fs::create_dir_all)?;
-        let lock = lock(dir)?;
+        let lock = DirectoryLock::take(dir, LOCK_FILE)?;
         let database = Database::open(dir, dir.join(SLED_DIR), options.cache_bytes, lock)?;
         check_format(&database, &dir.join(MARKER_FILE))?;
         Ok(Box::new(SledStorage::new(Arc::new(database))?))
-    }
-}
-
-/// Takes the directory's lock.
-fn lock(dir: &Path) -> Result<LockedFile, StoreError> {
-    let file = io(&dir.join(LOCK_FILE), "open", |path| {
-        File::options().create(true).truncate(false).write(true).open(path)
-    })?;
-    match file.try_lock() {
-        Ok(()) => Ok(LockedFile(file)),
-        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { dir: dir.to_owned() }),
-        Err(TryLockError::Error(source)) => {
-            Err(StoreError::Io { operation: "lock", path: dir.join(LOCK_FILE), source })
-        }
     }
 }
 
@@ -78,8 +63,12 @@ fn check_format(database: &Database, marker: &Path) -> Result<(), StoreError> {
             database
                 .tree("write the format version", |tree| tree.insert(keys::FORMAT, &version))?;
             database.sync(&mut BTreeSet::new())?;
-            io(marker, "create", |path| fs::write(path, NAME))?;
-            sync_file(database.dir())?;
+            fs::write(marker, NAME).map_err(|source| StoreError::Io {
+                operation: "create",
+                path: marker.to_owned(),
+                source,
+            })?;
+            sync_path(database.dir())?;
             supported
         }
     };
@@ -88,12 +77,4 @@ fn check_format(database: &Database, marker: &Path) -> Result<(), StoreError> {
     } else {
         Err(StoreError::damaged(database.dir(), Damage::FormatVersion { found, supported }))
     }
-}
-
-fn io<T>(
-    path: &Path,
-    operation: &'static str,
-    f: impl FnOnce(PathBuf) -> std::io::Result<T>,
-) -> Result<T, StoreError> {
-    f(path.to_owned()).map_err(|source| StoreError::Io { operation, path: path.to_owned(), source })
 }

@@ -1,13 +1,12 @@
 //! The open database: sled itself behind a border where its errors and panics become ours.
 
-use std::any::Any;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use headwater_store::one_tree::{DirectoryLock, LockedFile, guarded, sync_path};
 use headwater_store::{Damage, StoreError};
 
 /// sled's file inside its directory.
@@ -29,7 +28,7 @@ pub(crate) struct Database {
     // Fields are dropped in order: first the database, then the wait until sled has let go of its
     // file, then the directory's lock. So our own lock is all that a second opening meets.
     _wait: WaitForSled,
-    _lock: LockedFile,
+    _lock: DirectoryLock,
 }
 
 /// Waits, when it is dropped, until no thread of sled's pool has the database's file any more: some
@@ -46,24 +45,12 @@ impl Drop for WaitForSled {
     }
 }
 
-/// A file that is locked until this is dropped.
-#[derive(Debug)]
-pub(crate) struct LockedFile(pub(crate) File);
-
-impl Drop for LockedFile {
-    fn drop(&mut self) {
-        // Closing the file is not enough: a process that another thread is just starting has it
-        // too, until it runs its program. If this fails, closing is all that can be done.
-        drop(self.0.unlock());
-    }
-}
-
 impl Database {
     pub(crate) fn open(
         dir: &Path,
         path: PathBuf,
         cache_bytes: u64,
-        lock: LockedFile,
+        lock: DirectoryLock,
     ) -> Result<Self, StoreError> {
         // Everything is flushed by `sync`. Without a period of its own sled starts no thread for
         // each database.
@@ -99,17 +86,17 @@ impl Database {
         let present = names_in(&blobs)?;
         let new = present.difference(synced).cloned().collect::<Vec<_>>();
         for name in &new {
-            match sync_file(&blobs.join(name)) {
+            match sync_path(&blobs.join(name)) {
                 // A value that was replaced meanwhile is no loss.
                 Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
                 other => other?,
             }
         }
         if !new.is_empty() {
-            sync_file(&blobs)?;
+            sync_path(&blobs)?;
         }
         *synced = present;
-        sync_file(&self.path.join(LOG_FILE))
+        sync_path(&self.path.join(LOG_FILE))
     }
 }
 
@@ -122,25 +109,13 @@ fn refuse_if_held(dir: &Path, log: &Path) -> Result<(), StoreError> {
             return Err(StoreError::Io { operation: "open", path: log.to_owned(), source });
         }
     };
-    match file.try_lock() {
-        Ok(()) => {
-            drop(LockedFile(file));
-            Ok(())
-        }
+    match LockedFile::try_lock(file) {
+        Ok(_unlocked_at_once) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked { dir: dir.to_owned() }),
         Err(TryLockError::Error(source)) => {
             Err(StoreError::Io { operation: "lock", path: log.to_owned(), source })
         }
     }
-}
-
-/// Syncs a file or the entries of a directory.
-pub(crate) fn sync_file(path: &Path) -> Result<(), StoreError> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(|source| StoreError::Io {
-        operation: "sync",
-        path: path.to_owned(),
-        source,
-    })
 }
 
 /// Calls into sled; its errors, and its panics, come back as ours.
@@ -149,12 +124,7 @@ fn guard<T>(
     operation: &'static str,
     f: impl FnOnce() -> sled::Result<T>,
 ) -> Result<T, StoreError> {
-    // Unwind safe: after a panic nobody goes on with the database, the error says to rebuild it.
-    match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(translate(dir, operation, error)),
-        Err(panic) => Err(StoreError::damaged(dir, Damage::Panic { message: message_of(&*panic) })),
-    }
+    guarded(dir, f, |error| translate(dir, operation, error))
 }
 
 #[cold]
@@ -183,11 +153,6 @@ fn is_damage(error: &io::Error) -> bool {
             | io::ErrorKind::UnexpectedEof
             | io::ErrorKind::NotFound
     )
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 fn names_in(dir: &Path) -> Result<BTreeSet<OsString>, StoreError> {

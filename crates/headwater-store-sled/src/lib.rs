@@ -36,7 +36,6 @@
 
 mod backend;
 mod database;
-mod keys;
 mod reader;
 mod storage;
 

@@ -1,25 +1,16 @@
 //! The read half.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use headwater_store::one_tree::{SpaceCounts, keys};
 use headwater_store::{Chunk, Direction, KeyRange, SpaceId, StorageReader, StoreError};
-use parking_lot::RwLock;
 
 use crate::database::Database;
-use crate::keys;
-
-/// Number of entries of each space that exists.
-///
-/// The lock guards the set of spaces, which changes when a store is made or dropped; point reads do
-/// not take it.
-pub(crate) type Counts = RwLock<BTreeMap<SpaceId, AtomicU64>>;
 
 #[derive(Debug)]
 pub(crate) struct SledReader {
     pub(crate) database: Arc<Database>,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) counts: SpaceCounts,
 }
 
 impl StorageReader for SledReader {
@@ -60,9 +51,7 @@ impl StorageReader for SledReader {
     }
 
     fn approximate_entries(&self, space: SpaceId) -> Result<u64, StoreError> {
-        let counts = self.counts.read();
-        let count = counts.get(&space).ok_or(StoreError::UnknownSpace { space })?;
-        Ok(count.load(Ordering::Relaxed))
+        self.counts.get(space)
     }
 
     fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {

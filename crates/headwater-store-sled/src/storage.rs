@@ -1,25 +1,21 @@
 //! The write half.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use headwater_store::one_tree::{Spaces, keys};
 use headwater_store::{
-    Damage, KeyValueBytes, MetaUpdate, RecordProblem, SortedBatch, SpaceId, StorageReader,
-    StoreError, TaskStorage,
+    KeyValueBytes, MetaUpdate, SortedBatch, SpaceId, StorageReader, StoreError, TaskStorage,
 };
 
 use crate::database::Database;
-use crate::keys;
-use crate::reader::{Counts, SledReader};
+use crate::reader::SledReader;
 
 #[derive(Debug)]
 pub(crate) struct SledStorage {
-    /// Spaces by name, as in the database.
-    names: BTreeMap<String, SpaceId>,
-    counts: Arc<Counts>,
-    last_space: u16,
+    spaces: Spaces,
     /// Large values that are safe on the disk.
     synced_blobs: BTreeSet<OsString>,
     database: Arc<Database>,
@@ -28,42 +24,25 @@ pub(crate) struct SledStorage {
 impl SledStorage {
     /// The storage over a database of a known format.
     pub(crate) fn new(database: Arc<Database>) -> Result<Self, StoreError> {
-        let mut names = BTreeMap::new();
-        let mut counts = BTreeMap::new();
-        for (key, value) in prefixed(&database, keys::names())? {
-            let name = String::from_utf8(key)
-                .map_err(|_| damaged(&database, RecordProblem::Text { field: "name" }))?;
-            let id = SpaceId::new(u16::from_be_bytes(fixed(&database, &value)?));
-            let count = database.tree("read a count", |tree| tree.get(keys::count(id)))?;
-            let count = count.map_or(Ok([0; 8]), |bytes| fixed(&database, &bytes))?;
-            counts.insert(id, AtomicU64::new(u64::from_be_bytes(count)));
-            names.insert(name, id);
-        }
         let last = database.tree("read the last space", |tree| tree.get(keys::LAST_SPACE))?;
-        let last = last.map_or(Ok([0; 2]), |bytes| fixed(&database, &bytes))?;
-        let storage = Self {
-            names,
-            counts: Arc::new(Counts::new(counts)),
-            last_space: u16::from_be_bytes(last),
-            synced_blobs: BTreeSet::new(),
-            database,
-        };
+        let names = prefixed(&database, keys::NAMES)?;
+        let spaces = Spaces::read(database.dir(), last.as_deref(), names, |id| {
+            let count = database.tree("read a count", |tree| tree.get(keys::count(id)))?;
+            Ok(count.map(|bytes| bytes.to_vec()))
+        })?;
+        let storage = Self { spaces, synced_blobs: BTreeSet::new(), database };
         storage.finish_drops()?;
         Ok(storage)
     }
 
     /// Deletes what a kill in the middle of [`drop_space`](TaskStorage::drop_space) left behind.
     fn finish_drops(&self) -> Result<(), StoreError> {
-        let live: BTreeSet<SpaceId> = self.names.values().copied().collect();
-        (1..=self.last_space)
-            .map(SpaceId::new)
-            .filter(|id| !live.contains(id))
-            .try_for_each(|id| self.delete_entries(id))
+        self.spaces.dropped().try_for_each(|id| self.delete_entries(id))
     }
 
     fn delete_entries(&self, space: SpaceId) -> Result<(), StoreError> {
         self.database.tree("drop a space", |tree| {
-            for key in tree.scan_prefix(keys::space(space)).keys() {
+            for key in tree.scan_prefix(keys::space_prefix(space)).keys() {
                 tree.remove(key?)?;
             }
             tree.remove(keys::count(space)).map(drop)
@@ -95,42 +74,34 @@ impl SledStorage {
 
 impl TaskStorage for SledStorage {
     fn space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
-        if let Some(&id) = self.names.get(name) {
+        if let Some(id) = self.spaces.find(name) {
             return Ok(id);
         }
-        let next = self.last_space.checked_add(1).ok_or_else(|| StoreError::TooManySpaces {
-            store: name.to_owned(),
-            limit: usize::from(u16::MAX),
-        })?;
-        let bytes = next.to_be_bytes();
+        let id = self.spaces.next(name)?;
+        let bytes = id.get().to_be_bytes();
         self.database.tree("make a space", |tree| {
             tree.insert(keys::LAST_SPACE, &bytes)?;
             tree.insert(keys::name(name), &bytes)
         })?;
-        let id = SpaceId::new(next);
-        self.last_space = next;
-        self.names.insert(name.to_owned(), id);
-        self.counts.write().insert(id, AtomicU64::new(0));
+        self.spaces.add(name, id);
         Ok(id)
     }
 
     fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
-        Ok(self.names.iter().map(|(name, &id)| (name.clone(), id)).collect())
+        Ok(self.spaces.all())
     }
 
     fn drop_space(&mut self, space: SpaceId) -> Result<(), StoreError> {
-        let named = self.names.iter().find(|&(_, &id)| id == space);
-        let name = named.ok_or(StoreError::UnknownSpace { space })?.0.clone();
+        let name = self.spaces.name_of(space)?;
         // The name goes first: a kill in between leaves entries without a store, which the next
         // opening deletes.
         self.database.tree("drop a space", |tree| tree.remove(keys::name(&name)))?;
-        self.names.remove(&name);
-        self.counts.write().remove(&space);
+        self.spaces.remove(&name, space);
         self.delete_entries(space)
     }
 
     fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
-        let counts = self.counts.read();
+        let counts = self.spaces.counts().read();
         let mut writes = batch.iter().peekable();
         while let Some(first) = writes.peek() {
             let space = first.space;
@@ -162,7 +133,7 @@ impl TaskStorage for SledStorage {
     }
 
     fn meta_entries(&self) -> Result<Vec<KeyValueBytes>, StoreError> {
-        prefixed(&self.database, keys::metas())
+        prefixed(&self.database, keys::METAS)
     }
 
     fn sync(&mut self) -> Result<(), StoreError> {
@@ -172,7 +143,7 @@ impl TaskStorage for SledStorage {
     fn reader(&self) -> Arc<dyn StorageReader> {
         Arc::new(SledReader {
             database: Arc::clone(&self.database),
-            counts: Arc::clone(&self.counts),
+            counts: self.spaces.counts().clone(),
         })
     }
 
@@ -188,14 +159,4 @@ fn prefixed(database: &Database, prefix: &[u8]) -> Result<Vec<KeyValueBytes>, St
             .map(|entry| entry.map(|(key, value)| (key[prefix.len()..].to_vec(), value.to_vec())))
             .collect()
     })
-}
-
-fn fixed<const N: usize>(database: &Database, bytes: &[u8]) -> Result<[u8; N], StoreError> {
-    bytes
-        .try_into()
-        .map_err(|_| damaged(database, RecordProblem::Length { expected: N, found: bytes.len() }))
-}
-
-fn damaged(database: &Database, problem: RecordProblem) -> StoreError {
-    StoreError::damaged(database.dir(), Damage::Record { record: "table of spaces", problem })
 }

@@ -12,7 +12,7 @@ use crate::{Chunk, Direction, KeyRange, KeyValueBytes, MetaUpdate, SortedBatch, 
 
 /// Makes the storage of one task. Chosen by name in the configuration, shared by all threads.
 pub trait StoreBackend: fmt::Debug + Send + Sync + 'static {
-    /// Name in configuration, logs and metrics: `memory`, `sled`.
+    /// Name in configuration, logs and metrics: `memory`, `sled`, `fjall`.
     fn name(&self) -> &'static str;
 
     /// What this backend promises beyond the contract.

@@ -1,9 +1,9 @@
 //! State stores: backends, the overlay of uncommitted writes, layouts, serdes and typed views.
 //!
 //! A task keeps all its stores of one kind in one *storage*, made by a [`StoreBackend`]: in memory
-//! ([`MemoryBackend`]) or on disk (`headwater-store-sled`). Storages know bytes only. Above them sits,
-//! for each store, an [`Overlay`] that belongs to the stream thread; above that the typed
-//! [`KeyValueStore`].
+//! ([`MemoryBackend`]) or on disk (`headwater-store-sled`, `headwater-store-fjall`). Storages know bytes
+//! only. Above them sits, for each store, an [`Overlay`] that belongs to the stream thread; above that the
+//! typed [`KeyValueStore`].
 //!
 //! # Three levels
 //!
@@ -77,7 +77,7 @@
 //!
 //! Implement [`StoreBackend`], [`TaskStorage`] and [`StorageReader`], and mount the contract suite
 //! (feature `contract`, macro `contract_suite!`) in your tests: it is the definition of what a backend
-//! must do.
+//! must do. [`one_tree`] has what a backend over an ordered tree of bytes needs besides.
 
 mod access;
 mod backend;
@@ -93,6 +93,7 @@ mod layout;
 mod lru;
 mod memory;
 mod meta;
+pub mod one_tree;
 mod overlay;
 mod range;
 mod segmented;

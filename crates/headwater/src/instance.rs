@@ -23,14 +23,18 @@ use headwater_runtime::{Application, Instance, InstanceBuilder};
 pub enum Headwater {}
 
 impl Headwater {
-    /// An instance to be. Persistent stores are kept by sled unless another backend is set, or the
-    /// feature `sled` is off: then in memory. With the feature `kafka` it connects to the servers it
-    /// is told.
+    /// An instance to be. Persistent stores are kept by sled, or, when the feature `sled` is off and
+    /// `fjall` is on, by fjall; when both are off, in memory. Another backend can be set with
+    /// [`store_backend`](InstanceBuilder::store_backend). With the feature `kafka` it connects to the
+    /// servers it is told.
     pub fn builder(application: impl Application + 'static) -> InstanceBuilder {
         let builder = Instance::builder(application);
         #[cfg(feature = "sled")]
         let builder =
             builder.store_backend(std::sync::Arc::new(headwater_store_sled::SledBackend::new()));
+        #[cfg(all(feature = "fjall", not(feature = "sled")))]
+        let builder =
+            builder.store_backend(std::sync::Arc::new(headwater_store_fjall::FjallBackend::new()));
         #[cfg(feature = "kafka")]
         let builder = builder.connector(std::sync::Arc::new(crate::KafkaConnector));
         builder

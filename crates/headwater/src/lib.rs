@@ -38,6 +38,10 @@
     doc = "- `headwater-store-sled`, as [`sled`]: the default disk backend."
 )]
 #![cfg_attr(
+    feature = "fjall",
+    doc = "- `headwater-store-fjall`, as [`fjall`]: a disk backend that is small in memory."
+)]
+#![cfg_attr(
     feature = "kafka",
     doc = "- `headwater-kafka`, as [`kafka`]: the client of a Kafka cluster."
 )]
@@ -51,6 +55,7 @@
 //! | feature | what | default |
 //! |---|---|---|
 //! | `sled` | the sled backend of state stores | yes |
+//! | `fjall` | the fjall backend of state stores, for many keys in little memory | no |
 //! | `kafka` | the client of a Kafka cluster | yes |
 //! | `embedded` | the broker inside the process | yes |
 //! | `contract` | the test suite for store backends | no |
@@ -116,6 +121,9 @@ pub use headwater_runtime as runtime;
 pub use headwater_store as store;
 #[doc(inline)]
 pub use headwater_store::serde;
+#[cfg(feature = "fjall")]
+#[doc(inline)]
+pub use headwater_store_fjall as fjall;
 #[cfg(feature = "sled")]
 #[doc(inline)]
 pub use headwater_store_sled as sled;

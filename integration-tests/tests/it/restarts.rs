@@ -6,6 +6,7 @@ mod operators;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use headwater::fjall::FjallBackend;
 use headwater::prelude::*;
 use headwater::sled::SledBackend;
 use headwater::store::{Direction, KeyRange, KeyValueBytes, MemoryBackend, StoreBackend};
@@ -107,17 +108,25 @@ fn restart() -> impl Strategy<Value = Restart> {
     })
 }
 
+fn backend(kind: u8) -> Arc<dyn StoreBackend> {
+    match kind {
+        0 => memory(),
+        1 => Arc::new(SledBackend::new()),
+        _ => Arc::new(FjallBackend::new()),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn a_restart_at_any_record_changes_nothing(
-        input in input(), at in 0..25_usize, how in restart(), sled in any::<bool>(),
+        input in input(), at in 0..25_usize, how in restart(), kind in 0..3_u8,
     ) {
         let restart = Some((at % input.len(), how));
         for operator in OPERATORS {
             let name = operator.name;
-            let backend = || if sled { Arc::new(SledBackend::new()) } else { memory() };
+            let backend = || backend(kind);
             let run = |cache_bytes, restart| {
                 let setting =
                     Setting { backend: backend(), cache_bytes, partitions: 1, restart, closes: false };
@@ -135,12 +144,12 @@ proptest! {
 
     #[test]
     fn a_restart_loses_and_repeats_no_result_that_waits(
-        input in input(), at in 0..25_usize, how in restart(), sled in any::<bool>(),
+        input in input(), at in 0..25_usize, how in restart(), kind in 0..3_u8,
     ) {
         let restart = Some((at % input.len(), how));
         for operator in WAITING {
             let name = operator.name;
-            let backend = || if sled { Arc::new(SledBackend::new()) } else { memory() };
+            let backend = || backend(kind);
             let results = |restart| {
                 let setting =
                     Setting { backend: backend(), cache_bytes: 0, partitions: 1, restart, closes: true };

@@ -11,56 +11,59 @@
 
 use std::ops::Bound;
 
-use headwater_store::{KeyRange, SpaceId};
 use smallvec::SmallVec;
 
+use crate::{KeyRange, SpaceId};
+
 /// A key of the tree; most fit on the stack, so that a read does not allocate.
-pub(crate) type TreeKey = SmallVec<[u8; 64]>;
+pub type TreeKey = SmallVec<[u8; 64]>;
 
-pub(crate) const FORMAT: &[u8] = &[0, 0, b'f'];
-pub(crate) const LAST_SPACE: &[u8] = &[0, 0, b'l'];
+/// Key of the layout's version.
+pub const FORMAT: &[u8] = &[0, 0, b'f'];
 
-const NAMES: &[u8] = &[0, 0, b's'];
-const META: &[u8] = &[0, 0, b'm'];
+/// Key of the last space id given out.
+pub const LAST_SPACE: &[u8] = &[0, 0, b'l'];
 
-pub(crate) fn entry(space: SpaceId, key: &[u8]) -> TreeKey {
-    let mut tree_key = TreeKey::from_slice(&space.get().to_be_bytes());
-    tree_key.extend_from_slice(key);
-    tree_key
+/// What the keys of all names of stores begin with.
+pub const NAMES: &[u8] = &[0, 0, b's'];
+
+/// What the keys of all records of the meta space begin with.
+pub const METAS: &[u8] = &[0, 0, b'm'];
+
+const COUNTS: &[u8] = &[0, 0, b'n'];
+
+/// Key of an entry of a store.
+pub fn entry(space: SpaceId, key: &[u8]) -> TreeKey {
+    joined(&space_prefix(space), key)
 }
 
-/// The key inside its space.
-pub(crate) fn entry_key(tree_key: &[u8]) -> &[u8] {
+/// The key of an entry inside its space.
+pub fn entry_key(tree_key: &[u8]) -> &[u8] {
     tree_key.get(2..).unwrap_or_default()
 }
 
-pub(crate) fn name(store: &str) -> TreeKey {
+/// Key of the name of a store.
+pub fn name(store: &str) -> TreeKey {
     joined(NAMES, store.as_bytes())
 }
 
-pub(crate) fn names() -> &'static [u8] {
-    NAMES
+/// Key of the number of entries of a store.
+pub fn count(space: SpaceId) -> TreeKey {
+    joined(COUNTS, &space_prefix(space))
 }
 
-pub(crate) fn count(space: SpaceId) -> TreeKey {
-    joined(&[0, 0, b'n'], &space.get().to_be_bytes())
+/// Key of a record of the meta space.
+pub fn meta(key: &[u8]) -> TreeKey {
+    joined(METAS, key)
 }
 
-pub(crate) fn meta(key: &[u8]) -> TreeKey {
-    joined(META, key)
-}
-
-pub(crate) fn metas() -> &'static [u8] {
-    META
-}
-
-/// All of a space.
-pub(crate) fn space(space: SpaceId) -> [u8; 2] {
+/// What the keys of all entries of a store begin with.
+pub fn space_prefix(space: SpaceId) -> [u8; 2] {
     space.get().to_be_bytes()
 }
 
 /// The ends of a range of a space, as keys of the tree.
-pub(crate) fn range(id: SpaceId, range: &KeyRange) -> (Bound<TreeKey>, Bound<TreeKey>) {
+pub fn range(id: SpaceId, range: &KeyRange) -> (Bound<TreeKey>, Bound<TreeKey>) {
     let start = match &range.start {
         Bound::Included(key) => Bound::Included(entry(id, key)),
         Bound::Excluded(key) => Bound::Excluded(entry(id, key)),

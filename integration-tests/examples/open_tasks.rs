@@ -1,6 +1,6 @@
 //! What open tasks cost: memory, threads, files, disk, and the time to open them.
 //!
-//! `cargo run --release -p headwater-store-sled --example open_tasks -- 1 10 100`
+//! `cargo run --release -p integration-tests --example open_tasks -- 1 10 100`
 //!
 //! Each line is measured in a process of its own, from Linux's `/proc`.
 
@@ -14,8 +14,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use headwater_store::{MemoryBackend, OpenOptions, StoreBackend, TaskStorage, WriteBatch};
-use headwater_store_sled::SledBackend;
+use headwater::fjall::FjallBackend;
+use headwater::sled::SledBackend;
+use headwater::store::{MemoryBackend, OpenOptions, StoreBackend, TaskStorage, WriteBatch};
 
 /// Page cache of all tasks together.
 const CACHE_BYTES: u64 = 256 << 20;
@@ -38,7 +39,7 @@ fn main() -> Outcome<()> {
          disk, MB/task | open new, ms | update, us | sync and close, ms | reopen, ms |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
-    for name in ["memory", "sled"] {
+    for name in ["memory", "sled", "fjall"] {
         for tasks in &arguments {
             let status =
                 Command::new(env::current_exe()?).args([name, tasks, "measure"]).status()?;
@@ -51,8 +52,11 @@ fn main() -> Outcome<()> {
 }
 
 fn measure(name: &str, tasks: u64) -> Outcome<()> {
-    let backend: &dyn StoreBackend =
-        if name == "memory" { &MemoryBackend::new() } else { &SledBackend::new() };
+    let backend: &dyn StoreBackend = match name {
+        "memory" => &MemoryBackend::new(),
+        "sled" => &SledBackend::new(),
+        _ => &FjallBackend::new(),
+    };
     let home = tempfile::tempdir()?;
     let options = OpenOptions::with_cache_bytes(CACHE_BYTES / tasks);
     let open_all = || -> Outcome<(Storages, Duration)> {

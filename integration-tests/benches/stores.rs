@@ -1,15 +1,16 @@
 //! What a record costs in the store: a read and a write of one key, through the overlay and below it.
 //!
-//! `cargo bench -p headwater-store-sled --bench stores`
+//! `cargo bench -p integration-tests --bench stores`
 
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use headwater_store::{
+use headwater::fjall::FjallBackend;
+use headwater::sled::SledBackend;
+use headwater::store::{
     Caching, MemoryBackend, OldValues, OpenOptions, Overlay, OverlayOptions, SpaceId, StoreBackend,
     TaskStorage, WriteBatch,
 };
-use headwater_store_sled::SledBackend;
 use tempfile::TempDir;
 
 /// Room for every key of the benches.
@@ -92,12 +93,19 @@ fn overlay(c: &mut Criterion) {
     group.finish();
 }
 
+fn backends() -> [(&'static str, Box<dyn StoreBackend>); 3] {
+    [
+        ("memory", Box::new(MemoryBackend::new())),
+        ("sled", Box::new(SledBackend::new())),
+        ("fjall", Box::new(FjallBackend::new())),
+    ]
+}
+
 fn below(c: &mut Criterion) {
     let mut group = c.benchmark_group("backend get");
     group.throughput(Throughput::Elements(1));
-    let backends: [(&str, &dyn StoreBackend); 2] =
-        [("memory", &MemoryBackend::new()), ("sled", &SledBackend::new())];
-    for (name, backend) in backends {
+    for (name, backend) in backends() {
+        let backend = &*backend;
         for keys in [10_000, 1_000_000] {
             let fixture = Fixture::new(backend, keys);
             let reader = fixture.storage.reader();
@@ -119,10 +127,8 @@ fn commit(c: &mut Criterion) {
     const KEYS: u64 = 10_000;
     let mut group = c.benchmark_group("commit of 10000 keys, per key");
     group.throughput(Throughput::Elements(KEYS)).sample_size(20);
-    let backends: [(&str, &dyn StoreBackend); 2] =
-        [("memory", &MemoryBackend::new()), ("sled", &SledBackend::new())];
-    for (name, backend) in backends {
-        let mut fixture = Fixture::new(backend, KEYS);
+    for (name, backend) in backends() {
+        let mut fixture = Fixture::new(&*backend, KEYS);
         let mut overlay = fixture.overlay(Caching::Off, READ_CACHE_BYTES);
         let mut batch = WriteBatch::new();
         let mut order = Order { state: 1, keys: KEYS };

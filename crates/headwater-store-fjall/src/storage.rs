@@ -1,0 +1,196 @@
+//! The write half.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use headwater_store::one_tree::Spaces;
+use headwater_store::one_tree::keys::{self, TreeKey};
+use headwater_store::{
+    Direction, KeyRange, KeyValueBytes, MetaUpdate, SortedBatch, SpaceId, StorageReader,
+    StoreError, TaskStorage,
+};
+
+use crate::database::{Database, ENTRY_OVERHEAD_BYTES, Enough};
+use crate::reader::FjallReader;
+
+#[derive(Debug)]
+pub(crate) struct FjallStorage {
+    spaces: Spaces,
+    database: Arc<Database>,
+}
+
+impl FjallStorage {
+    /// The storage over a database of a known format.
+    pub(crate) fn new(database: Arc<Database>) -> Result<Self, StoreError> {
+        let last = database.get("read the last space", keys::LAST_SPACE)?;
+        let names = prefixed(&database, keys::NAMES)?;
+        let spaces = Spaces::read(database.dir(), last.as_deref(), names, |id| {
+            let count = database.get("read a count", &keys::count(id))?;
+            Ok(count.map(|bytes| bytes.to_vec()))
+        })?;
+        let storage = Self { spaces, database };
+        storage.finish_drops()?;
+        Ok(storage)
+    }
+
+    /// Deletes what a kill in the middle of [`drop_space`](TaskStorage::drop_space) left behind.
+    fn finish_drops(&self) -> Result<(), StoreError> {
+        self.spaces.dropped().try_for_each(|id| self.delete_entries(id))
+    }
+
+    fn delete_entries(&self, space: SpaceId) -> Result<(), StoreError> {
+        let room = self.database.write_buffer_bytes();
+        loop {
+            let (mut found, mut bytes) = (Vec::new(), 0);
+            let all = keys::range(space, &KeyRange::all());
+            self.database.scan("drop a space", all, Direction::Forward, |key, _| {
+                bytes += buffered_bytes(key, None);
+                found.push(key.to_vec());
+                if bytes < room { Enough::No } else { Enough::Yes }
+            })?;
+            let count = keys::count(space);
+            if found.is_empty() && self.database.get("drop a space", &count)?.is_none() {
+                return Ok(());
+            }
+            self.database.write("drop a space", |writes| {
+                for key in &found {
+                    writes.put(key, None);
+                }
+                writes.put(&count, None);
+            })?;
+            self.database.flush_if_full()?;
+        }
+    }
+
+    /// What the batch makes of the numbers of entries.
+    fn count(&self, batch: SortedBatch<'_>) -> Result<BTreeMap<SpaceId, u64>, StoreError> {
+        let mut counts = BTreeMap::new();
+        let before = self.spaces.counts().read();
+        for write in batch.iter() {
+            let space = write.space;
+            let key = keys::entry(space, write.key);
+            Database::check_key(&key)?;
+            let stored = before.get(&space).ok_or(StoreError::UnknownSpace { space })?;
+            let stored = stored.load(Ordering::Relaxed);
+            let count = counts.entry(space).or_insert(stored);
+            // A store that was empty has none of the batch's keys, each of which is there once.
+            let known = stored > 0 && self.database.get("apply", &key)?.is_some();
+            match (known, write.value) {
+                (false, Some(_)) => *count += 1,
+                (true, None) => *count -= 1,
+                (true, Some(_)) | (false, None) => {}
+            }
+        }
+        Ok(counts)
+    }
+}
+
+impl TaskStorage for FjallStorage {
+    fn space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
+        if let Some(id) = self.spaces.find(name) {
+            return Ok(id);
+        }
+        let id = self.spaces.next(name)?;
+        let bytes = id.get().to_be_bytes();
+        let key = keys::name(name);
+        Database::check_key(&key)?;
+        self.database.write("make a space", |writes| {
+            writes.put(keys::LAST_SPACE, Some(&bytes));
+            writes.put(&key, Some(&bytes));
+        })?;
+        self.spaces.add(name, id);
+        Ok(id)
+    }
+
+    fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
+        Ok(self.spaces.all())
+    }
+
+    fn drop_space(&mut self, space: SpaceId) -> Result<(), StoreError> {
+        let name = self.spaces.name_of(space)?;
+        // The name goes first: a kill in between leaves entries without a store, which the next
+        // opening deletes.
+        self.database.write("drop a space", |writes| writes.put(&keys::name(&name), None))?;
+        self.spaces.remove(&name, space);
+        self.delete_entries(space)
+    }
+
+    fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
+        let counts = self.count(batch)?;
+        let mut small: BTreeMap<TreeKey, Option<Vec<u8>>> = BTreeMap::new();
+        for update in meta {
+            let key = keys::meta(&update.key);
+            Database::check_key(&key)?;
+            small.insert(key, update.value.clone());
+        }
+        small.extend(
+            counts.iter().map(|(&space, entries)| {
+                (keys::count(space), Some(entries.to_be_bytes().to_vec()))
+            }),
+        );
+        // Keys of the meta space and of counts are before those of all stores.
+        let entries = small.iter().map(|(key, value)| (key.clone(), value.as_deref()));
+        let entries = entries
+            .chain(batch.iter().map(|write| (keys::entry(write.space, write.key), write.value)));
+        let bytes: u64 = batch.iter().map(|write| buffered_bytes(write.key, write.value)).sum();
+        if bytes >= self.database.write_buffer_bytes() {
+            self.database.write_table("apply", entries)?;
+        } else {
+            self.database.write("apply", |writes| {
+                entries.for_each(|(key, value)| writes.put(&key, value));
+            })?;
+            self.database.flush_if_full()?;
+        }
+        let all = self.spaces.counts().read();
+        for (space, entries) in counts {
+            if let Some(count) = all.get(&space) {
+                count.store(entries, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let value = self.database.get("read meta", &keys::meta(key))?;
+        Ok(value.map(|bytes| bytes.to_vec()))
+    }
+
+    fn meta_entries(&self) -> Result<Vec<KeyValueBytes>, StoreError> {
+        prefixed(&self.database, keys::METAS)
+    }
+
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.database.flush()
+    }
+
+    fn reader(&self) -> Arc<dyn StorageReader> {
+        Arc::new(FjallReader {
+            database: Arc::clone(&self.database),
+            counts: self.spaces.counts().clone(),
+        })
+    }
+
+    fn close(mut self: Box<Self>) -> Result<(), StoreError> {
+        self.sync()
+    }
+}
+
+/// What an entry takes in the write buffer.
+fn buffered_bytes(key: &[u8], value: Option<&[u8]>) -> u64 {
+    let bytes = key.len() + value.map_or(0, <[u8]>::len);
+    bytes as u64 + ENTRY_OVERHEAD_BYTES
+}
+
+/// All keys that start with `prefix`, without it, and their values.
+fn prefixed(database: &Database, prefix: &[u8]) -> Result<Vec<KeyValueBytes>, StoreError> {
+    let mut found = Vec::new();
+    let from = Bound::Included(TreeKey::from_slice(prefix));
+    database.scan("read meta", (from, Bound::Unbounded), Direction::Forward, |key, value| {
+        let Some(rest) = key.strip_prefix(prefix) else { return Enough::Yes };
+        found.push((rest.to_vec(), value.to_vec()));
+        Enough::No
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,6 @@
+//! The fjall backend through its public border.
+
+mod contract;
+mod format;
+mod kill;
+mod tables;

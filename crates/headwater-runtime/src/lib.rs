@@ -31,13 +31,14 @@ pub use instance::{
 };
 pub use process::{
     CachedUpdate, Cx, DefaultTimestampExtractor, DropCounts, DropReason, DroppedRecords,
-    ExceptionHandler, ExtractedTime, Failure, FailureKind, FlushListener, Handlers, Headers,
-    NodeIndex, NullError, NullPart, NullRecords, OffsetReset, OperatorProgram, OperatorSlot,
-    OperatorTimes, OutputTopic, ProcessorProgram, ProcessorSlot, ProcessorSupplier, Program,
-    PunctuationToken, PunctuationType, RawRecord, Reaction, RecordPosition, SegmentedCursor,
-    SinkProgram, SinkSlot, SourceNode, SourceProgram, StoreBackendChoice, StoreCursor,
-    StoreFormats, StoreProgram, StoreSlot, StoredEntry, StoredVersion, TaskError, TaskErrorKind,
-    TaskProcessor, UserError, UserPanic, WindowFetch, dead_letter, log_and_continue, log_and_fail,
+    ExceptionHandler, ExtractedTime, Failure, FailureKind, FetchedEntries, FetchedEntry,
+    FlushListener, Handlers, Headers, NodeIndex, NullError, NullPart, NullRecords, OffsetReset,
+    OperatorProgram, OperatorSlot, OperatorTimes, OutputTopic, ProcessorProgram, ProcessorSlot,
+    ProcessorSupplier, Program, PunctuationToken, PunctuationType, RawRecord, Reaction,
+    RecordPosition, SegmentedCursor, SinkProgram, SinkSlot, SourceNode, SourceProgram,
+    StoreBackendChoice, StoreCursor, StoreFormats, StoreProgram, StoreSlot, StoredEntry,
+    StoredVersion, TaskError, TaskErrorKind, TaskProcessor, UserError, UserPanic, WindowFetch,
+    dead_letter, log_and_continue, log_and_fail,
 };
 pub use query::{
     QueryError, QueryableStoreType, QueryableStoreTypes, ReadOnlyKeyValueStore,

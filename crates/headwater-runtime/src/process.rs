@@ -16,7 +16,8 @@ mod slots;
 pub(crate) mod store;
 
 pub use cx::{
-    Cx, OutputTopic, SegmentedCursor, StoreCursor, StoredEntry, StoredVersion, WindowFetch,
+    Cx, FetchedEntries, FetchedEntry, OutputTopic, SegmentedCursor, StoreCursor, StoredEntry,
+    StoredVersion, WindowFetch,
 };
 pub use drops::{DropCounts, DropReason, DroppedRecords};
 pub use error::{FailureKind, RecordPosition, TaskError, TaskErrorKind, UserError, UserPanic};

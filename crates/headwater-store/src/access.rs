@@ -184,14 +184,6 @@ impl CommittedSegments {
 }
 
 impl SegmentedRead for CommittedSegments {
-    fn range(
-        &mut self,
-        range: KeyRange,
-        direction: Direction,
-    ) -> Result<OverlayCursor, StoreError> {
-        self.store.range(range, direction)
-    }
-
     fn next<'a>(
         &'a mut self,
         cursor: &'a mut OverlayCursor,

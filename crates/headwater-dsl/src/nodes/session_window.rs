@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use headwater_runtime::{Cx, DropReason, Headers, NullPart, TaskError, UserError};
+use headwater_runtime::{Cx, DropReason, FetchedEntries, Headers, NullPart, TaskError, UserError};
 use headwater_store::Direction;
 use headwater_store::serde::{Window, Windowed};
 
-use super::windowed::{FoundWindow, KeptWindows, WindowAggregation, WindowKey, WindowTable};
+use super::windowed::{KeptWindows, WindowAggregation, WindowKey, WindowTable};
 use super::{NewValue, StepError, with_buffer};
 use crate::edge::{Edge, Node};
 use crate::nullity::Nullity;
@@ -119,10 +119,24 @@ where
         let latest_start = timestamp.saturating_add(gap_ms);
         let span = (earliest_end, latest_start);
         let found = self.table.find(cx, &keys.0, span, Direction::Forward)?;
+        let result = self.join(cx, (key, value), keys, &found, (timestamp, close_time));
+        cx.give_fetched(found);
+        result
+    }
+
+    /// A record becomes a session with those that were found around it.
+    fn join<'r>(
+        &self,
+        cx: &mut Cx<'_>,
+        (key, value): (&'r K, N::Ref<'r, V>),
+        keys: &mut Keys<'_, K>,
+        found: &FetchedEntries,
+        (timestamp, close_time): (i64, i64),
+    ) -> Result<(), StepError> {
         let new = Window { start: timestamp, end: timestamp };
         let mut window = new;
         let mut so_far = (self.aggregation.initial)()?;
-        for session in &found {
+        for session in self.table.windows(found) {
             so_far = (self.merge)(key, so_far, self.table.aggregate(session)?)?;
             window.start = window.start.min(session.window.start);
             window.end = window.end.max(session.window.end);
@@ -132,7 +146,7 @@ where
             return Ok(());
         }
         if window != new {
-            self.remove(cx, keys, &found, timestamp)?;
+            self.remove(cx, keys, found, timestamp)?;
         }
         let aggregate = (self.aggregation.compute)(key, value, so_far)?;
         self.table.put(cx, &mut keys.0, window, aggregate.as_ref(), timestamp)?;
@@ -144,10 +158,10 @@ where
         &self,
         cx: &mut Cx<'_>,
         keys: &mut Keys<'_, K>,
-        found: &[FoundWindow],
+        found: &FetchedEntries,
         timestamp: i64,
     ) -> Result<(), StepError> {
-        for session in found {
+        for session in self.table.windows(found) {
             self.table.put(cx, &mut keys.0, session.window, None, timestamp)?;
             let old = if self.table.sends_old && keys.1.is_some() {
                 Some(self.table.aggregate(session)?)

@@ -7,7 +7,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use headwater_runtime::{Cx, DropReason, NullPart, TaskError, UserError};
+use headwater_runtime::{Cx, DropReason, FetchedEntries, NullPart, TaskError, UserError};
 use headwater_store::Direction;
 use headwater_store::serde::{Window, Windowed};
 
@@ -73,21 +73,21 @@ enum Before<'f> {
     /// Nothing: what the initializer makes, with the record's time.
     Nothing,
     /// What was found, with its time.
-    Found(&'f FoundWindow),
+    Found(FoundWindow<'f>),
     /// What was found in another window, with the record's time.
-    Copied(&'f FoundWindow),
+    Copied(FoundWindow<'f>),
 }
 
 /// What the windows around a record say.
 #[derive(Default)]
 struct Around<'f> {
     /// The nearest window that ends before the record.
-    left: Option<&'f FoundWindow>,
+    left: Option<FoundWindow<'f>>,
     /// Where the record before this one is.
     previous: Option<i64>,
     left_exists: bool,
     /// A window that reaches over the record.
-    right: Option<&'f FoundWindow>,
+    right: Option<FoundWindow<'f>>,
     right_exists: bool,
 }
 
@@ -154,17 +154,30 @@ where
         // One more, to see whether the record's right window is there.
         let span = (timestamp - self.difference_ms.saturating_mul(2), timestamp + 1);
         let windows = self.table.find(cx, &arrival.store_key, span, Direction::Reverse)?;
+        let result = self.join(cx, &mut arrival, &windows);
+        cx.give_fetched(windows);
+        result
+    }
+
+    /// Takes a record into the windows that are there, and makes the others that it needs.
+    fn join(
+        &self,
+        cx: &mut Cx<'_>,
+        arrival: &mut Arrival<'_, '_, K, V, N>,
+        windows: &FetchedEntries,
+    ) -> Result<(), StepError> {
+        let timestamp = arrival.timestamp;
         let mut around = Around::default();
-        for found in &windows {
+        for found in self.table.windows(windows) {
             let Window { start, end } = found.window;
             if start == timestamp + 1 {
                 around.right_exists = true;
             } else if end > timestamp {
                 around.right.get_or_insert(found);
-                self.update(cx, &mut arrival, found.window, Before::Found(found))?;
+                self.update(cx, arrival, found.window, Before::Found(found))?;
             } else if end == timestamp {
                 around.left_exists = true;
-                self.update(cx, &mut arrival, found.window, Before::Found(found))?;
+                self.update(cx, arrival, found.window, Before::Found(found))?;
                 if found.timestamp >= timestamp {
                     return Ok(());
                 }
@@ -175,7 +188,7 @@ where
                 break;
             }
         }
-        self.create(cx, &mut arrival, &windows, &around)
+        self.create(cx, arrival, windows, &around)
     }
 
     /// Makes the windows that the record needs and that are not there.
@@ -183,13 +196,13 @@ where
         &self,
         cx: &mut Cx<'_>,
         arrival: &mut Arrival<'_, '_, K, V, N>,
-        windows: &[FoundWindow],
+        windows: &FetchedEntries,
         around: &Around<'_>,
     ) -> Result<(), StepError> {
         let timestamp = arrival.timestamp;
         if let Some(previous) = around.previous {
             let start = previous + 1;
-            let exists = windows.iter().any(|found| found.window.start == start);
+            let exists = self.table.windows(windows).any(|found| found.window.start == start);
             if !exists && start.saturating_add(self.difference_ms) >= timestamp {
                 self.update(cx, arrival, self.table.window(start), Before::Nothing)?;
             }
@@ -234,9 +247,21 @@ where
         let timestamp = arrival.timestamp;
         let span = (0, timestamp + 1);
         let windows = self.table.find(cx, &arrival.store_key, span, Direction::Forward)?;
+        let result = self.join_early(cx, &mut arrival, &windows);
+        cx.give_fetched(windows);
+        result
+    }
+
+    fn join_early(
+        &self,
+        cx: &mut Cx<'_>,
+        arrival: &mut Arrival<'_, '_, K, V, N>,
+        windows: &FetchedEntries,
+    ) -> Result<(), StepError> {
+        let timestamp = arrival.timestamp;
         let mut around = Around::default();
         let mut combined = None;
-        for found in &windows {
+        for found in self.table.windows(windows) {
             let start = found.window.start;
             if start == 0 {
                 combined = Some(found);
@@ -245,7 +270,7 @@ where
                 }
             } else if start <= timestamp {
                 around.right = Some(found);
-                self.update(cx, &mut arrival, found.window, Before::Found(found))?;
+                self.update(cx, arrival, found.window, Before::Found(found))?;
             } else {
                 around.right_exists = true;
             }
@@ -253,14 +278,14 @@ where
         if around.right.is_none() {
             around.right = combined.filter(|combined| combined.timestamp > timestamp);
         }
-        self.create_right(cx, &mut arrival, &around)?;
+        self.create_right(cx, arrival, &around)?;
         if let Some(previous) = around.previous
-            && !windows.iter().any(|found| found.window.start == previous + 1)
+            && !self.table.windows(windows).any(|found| found.window.start == previous + 1)
         {
-            self.update(cx, &mut arrival, self.table.window(previous + 1), Before::Nothing)?;
+            self.update(cx, arrival, self.table.window(previous + 1), Before::Nothing)?;
         }
         let before = combined.map_or(Before::Nothing, Before::Found);
-        self.update(cx, &mut arrival, self.table.window(0), before)
+        self.update(cx, arrival, self.table.window(0), before)
     }
 
     /// Takes the record into a window, unless that is closed.

@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use headwater_runtime::{Cx, NodeIndex, NullPart, OperatorSlot, TaskError, UserError, WindowFetch};
+use headwater_store::Direction;
 
 use super::{StepError, settle};
 use crate::edge::{Below, Edge, Node};
@@ -142,7 +143,7 @@ where
         let mut bytes = cx.take_buffer();
         let found = self.other.write_key(key, &mut bytes);
         let result = found.map_err(StepError::from).and_then(|()| {
-            let mut fetch = cx.fetch(self.other.slot(), &bytes, from, to);
+            let mut fetch = cx.fetch(self.other.slot(), &bytes, (from, to), Direction::Forward);
             let found = self.join_found(cx, (key, &bytes), value, timestamp, &mut fetch);
             cx.end_fetch(fetch);
             if found? || !self.is_optional {

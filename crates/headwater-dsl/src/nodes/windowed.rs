@@ -4,13 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use headwater_runtime::{
-    CachedUpdate, Cx, FlushListener, NodeIndex, OperatorSlot, StoreCursor, StoreSlot, TaskError,
+    CachedUpdate, Cx, FetchedEntries, FlushListener, NodeIndex, OperatorSlot, StoreCursor,
+    StoreSlot, TaskError,
 };
 use headwater_store::serde::{Payload, Window, Windowed};
-use headwater_store::{
-    Direction, QueriedKeys, SEGMENT_PREFIX, SegmentedEntry, SegmentedKind, SegmentedOptions,
-    SegmentedQuery,
-};
+use headwater_store::{Direction, SEGMENT_PREFIX, SegmentedKind, SegmentedOptions};
 
 use super::{StepError, settle};
 use crate::edge::TablesBelow;
@@ -54,11 +52,11 @@ pub(super) struct WindowTable<K, A> {
 }
 
 /// An aggregate found in the store, as bytes.
-#[derive(Clone, Debug)]
-pub(super) struct FoundWindow {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoundWindow<'f> {
     pub(super) window: Window,
     pub(super) timestamp: i64,
-    value: Vec<u8>,
+    value: &'f [u8],
 }
 
 /// A serialized key with room for its segment in front and its times behind. Values are serialized
@@ -202,28 +200,26 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
     }
 
     /// The windows of a key that begin from `from` to `to`, the sessions that end at `from` or later and begin at
-    /// `to` or earlier, in the order of `direction`.
+    /// `to` or earlier, in the order of `direction`. They are to be given back.
     pub(super) fn find(
         &self,
         cx: &mut Cx<'_>,
         key: &WindowKey<'_>,
         (from, to): (i64, i64),
         direction: Direction,
-    ) -> Result<Vec<FoundWindow>, StepError> {
-        let query = SegmentedQuery {
-            keys: QueriedKeys::One(key.bare().to_owned()),
-            from: from.max(0),
-            to: to.max(0),
-        };
-        let mut cursor = cx.find_segmented(self.slot, query, direction);
-        let mut found = Vec::new();
-        let mut entry = SegmentedEntry::default();
-        while cx.next_segmented(&mut cursor, &mut entry)? {
-            let Some((_, window)) = self.read_key(entry.key()) else { continue };
-            let value = std::mem::take(&mut entry.value);
-            found.push(FoundWindow { window, timestamp: entry.timestamp, value });
-        }
-        Ok(found)
+    ) -> Result<FetchedEntries, TaskError> {
+        cx.fetch_all(self.slot, key.bare(), (from, to.max(0)), direction)
+    }
+
+    /// What was found.
+    pub(super) fn windows<'f>(
+        &self,
+        found: &'f FetchedEntries,
+    ) -> impl Iterator<Item = FoundWindow<'f>> {
+        found.iter().filter_map(|entry| {
+            let (_, window) = self.read_key(entry.key)?;
+            Some(FoundWindow { window, timestamp: entry.timestamp, value: entry.value })
+        })
     }
 
     fn read_key<'k>(&self, key: &'k [u8]) -> Option<(&'k [u8], Window)> {
@@ -231,8 +227,8 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
     }
 
     /// The aggregate that was found.
-    pub(super) fn aggregate(&self, found: &FoundWindow) -> Result<A, StepError> {
-        Ok(self.value.deserialize(Payload::new(&found.value))?)
+    pub(super) fn aggregate(&self, found: FoundWindow<'_>) -> Result<A, StepError> {
+        Ok(self.value.deserialize(Payload::new(found.value))?)
     }
 
     /// Sends on what has been closed since the last time, when that is due. `spans` is told up to when windows were

@@ -25,7 +25,7 @@ mod fetch;
 mod segmented;
 mod stores;
 
-pub use fetch::WindowFetch;
+pub use fetch::{FetchedEntries, FetchedEntry, WindowFetch};
 pub use segmented::SegmentedCursor;
 pub use stores::{StoredEntry, StoredVersion};
 

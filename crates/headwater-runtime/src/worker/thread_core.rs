@@ -7,7 +7,9 @@ use std::time::Duration;
 use headwater_broker::TopicName;
 
 use crate::config::StreamsConfig;
-use crate::process::{DefaultTimestampExtractor, Handlers, NullRecords, UserError, WindowFetch};
+use crate::process::{
+    DefaultTimestampExtractor, FetchedEntries, Handlers, NullRecords, UserError, WindowFetch,
+};
 use crate::task::MaxTaskIdle;
 use crate::worker::outputs::{OutputLimits, Outputs, TopicIndex};
 use crate::worker::{Now, TopicLookup, WorkerConfig};
@@ -24,6 +26,8 @@ pub(crate) struct ThreadCore {
     pub(crate) buffers: Vec<Vec<u8>>,
     /// Looks into stores of windows that are not under way.
     pub(crate) fetches: Vec<WindowFetch>,
+    /// Room for what looks have found.
+    pub(crate) fetched: Vec<FetchedEntries>,
     /// The value a cached read hands out.
     pub(crate) value: Vec<u8>,
     /// Bytes of the record caches of all tasks.
@@ -48,6 +52,7 @@ impl ThreadCore {
             ready_batches_max: 16,
             buffers: Vec::new(),
             fetches: Vec::new(),
+            fetched: Vec::new(),
             value: Vec::new(),
             cache_bytes: 0,
             cache_bytes_max: config.cache_bytes_max,

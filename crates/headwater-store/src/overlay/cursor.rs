@@ -67,6 +67,14 @@ impl OverlayCursor {
         self.releases = None;
     }
 
+    /// Begins anew with a range.
+    pub fn restart_range(&mut self, range: KeyRange, direction: Direction) {
+        self.rest = range;
+        self.direction = direction;
+        self.order = None;
+        self.releases = None;
+    }
+
     /// Whether `a` comes before `b`.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self.direction {

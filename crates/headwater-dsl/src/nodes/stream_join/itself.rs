@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use headwater_runtime::{Cx, NodeIndex, NullPart, OperatorSlot, TaskError, UserError};
+use headwater_store::Direction;
 
 use super::kept::{JoinStore, KeptRecords};
 use crate::edge::{Below, Edge, Node};
@@ -117,7 +118,7 @@ where
         let mut meets_itself = on == On::Right && self.is_kept(cx, timestamp);
         let from = timestamp.saturating_sub(before_ms).max(0);
         let to = timestamp.saturating_add(after_ms).max(0);
-        let mut fetch = cx.fetch(self.store.slot(), key_bytes, from, to);
+        let mut fetch = cx.fetch(self.store.slot(), key_bytes, (from, to), Direction::Forward);
         let result = loop {
             match cx.next_fetched(&mut fetch) {
                 Ok(true) => {}

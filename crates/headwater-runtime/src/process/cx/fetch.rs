@@ -1,137 +1,154 @@
-//! Looking the values of one key up in a store of windows, as joins of streams do for every record: with
-//! buffers that are used again and again.
+//! Looking the entries of one key up in a store of windows or sessions, as joins and aggregations do for every record:
+//! with buffers that are used again and again.
 
-use std::ops::RangeInclusive;
+use std::ops::Range;
 
-use headwater_store::{Direction, KeyRange, OverlayCursor, SEGMENT_PREFIX, WINDOW_SUFFIX};
+use headwater_store::{Direction, SegmentedEntry};
 
-use super::Cx;
-use crate::process::store::{Keeper, TaskStore, unreadable};
+use super::{Cx, SegmentedCursor};
 use crate::process::{StoreSlot, TaskError};
 
-/// A look for the values of one key in a stretch of time; see [`Cx::fetch`].
+/// A look for the entries of one key in a stretch of time; see [`Cx::fetch`].
 #[derive(Debug)]
 pub struct WindowFetch {
-    store: StoreSlot,
-    /// The keys that the first and the last entry can have in the segment that is read.
-    first: Vec<u8>,
-    last: Vec<u8>,
-    /// What comes after that segment.
-    segments: RangeInclusive<i64>,
-    is_reading: bool,
-    cursor: OverlayCursor,
-    /// The entry that was found last.
-    time: i64,
-    value: Vec<u8>,
+    cursor: SegmentedCursor,
+    entry: SegmentedEntry,
 }
 
 impl WindowFetch {
     /// One that finds nothing.
     fn idle() -> Self {
-        Self {
-            store: StoreSlot(0),
-            first: Vec::new(),
-            last: Vec::new(),
-            segments: RangeInclusive::new(1, 0),
-            is_reading: false,
-            cursor: OverlayCursor::new(KeyRange::all(), Direction::Forward),
-            time: -1,
-            value: Vec::new(),
-        }
+        Self { cursor: SegmentedCursor::idle(), entry: SegmentedEntry::default() }
     }
 
-    /// The time of the value that was found last.
+    /// The time of the entry that was found last: the start of a window, the end of a session.
     pub const fn time(&self) -> i64 {
-        self.time
+        self.entry.time
     }
 
     /// The value that was found last.
     pub fn value(&self) -> &[u8] {
-        &self.value
-    }
-
-    fn set_bounds(&mut self, store: StoreSlot, key: &[u8], from: i64, to: i64) {
-        self.store = store;
-        let bounds = [(&mut self.first, from, [0; 4]), (&mut self.last, to, [u8::MAX; 4])];
-        for (bound, time, number) in bounds {
-            bound.clear();
-            bound.extend_from_slice(&[0; SEGMENT_PREFIX]);
-            bound.extend_from_slice(key);
-            bound.extend_from_slice(&time.to_be_bytes());
-            bound.extend_from_slice(&number);
-        }
-    }
-
-    /// Goes on with the next segment; false at the end.
-    fn next_segment(&mut self) -> bool {
-        let Some(segment) = self.segments.next() else { return false };
-        for bound in [&mut self.first, &mut self.last] {
-            bound[..SEGMENT_PREFIX].copy_from_slice(&segment.to_be_bytes());
-        }
-        self.cursor.restart(&self.first, &self.last, Direction::Forward);
-        self.is_reading = true;
-        true
+        &self.entry.value
     }
 }
 
-/// # Values of one key
+/// Entries of one key, copied out of a store of windows or sessions; see [`Cx::fetch_all`].
+#[derive(Debug, Default)]
+pub struct FetchedEntries {
+    entries: Vec<Place>,
+    /// Their keys and values.
+    bytes: Vec<u8>,
+}
+
+/// Where an entry lies among the bytes.
+#[derive(Clone, Debug)]
+struct Place {
+    key: Range<usize>,
+    value_end: usize,
+    timestamp: i64,
+}
+
+/// One of [`FetchedEntries`].
+#[derive(Clone, Copy, Debug)]
+pub struct FetchedEntry<'f> {
+    /// The key as it is logged: with its times.
+    pub key: &'f [u8],
+    /// The value.
+    pub value: &'f [u8],
+    /// The timestamp, −1 in a store that keeps none.
+    pub timestamp: i64,
+}
+
+impl FetchedEntries {
+    /// In the order in which they were found.
+    pub fn iter(&self) -> impl Iterator<Item = FetchedEntry<'_>> {
+        self.entries.iter().map(|Place { key, value_end, timestamp }| FetchedEntry {
+            key: &self.bytes[key.clone()],
+            value: &self.bytes[key.end..*value_end],
+            timestamp: *timestamp,
+        })
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes.clear();
+    }
+
+    fn push(&mut self, entry: &SegmentedEntry) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(entry.key());
+        let key = start..self.bytes.len();
+        self.bytes.extend_from_slice(&entry.value);
+        let value_end = self.bytes.len();
+        self.entries.push(Place { key, value_end, timestamp: entry.timestamp });
+    }
+}
+
+/// # Entries of one key
 impl Cx<'_> {
-    /// Starts to look for the values of a key whose windows begin from `from` to `to`, both included. Give it back
-    /// with [`end_fetch`](Self::end_fetch), so that no record allocates one.
+    /// Starts to look for the entries of a key: the windows that begin from `from` to `to`, both included, or the sessions
+    /// that end at `from` or later and begin at `to` or earlier. Give it back with [`end_fetch`](Self::end_fetch), so
+    /// that no record allocates one.
     ///
     /// What is older than the store's retention is not found, as everywhere.
     ///
     /// # Panics
-    /// When the store is none of windows: a bug of whoever built the program.
-    pub fn fetch(&mut self, slot: StoreSlot, key: &[u8], from: i64, to: i64) -> WindowFetch {
+    /// When the store is none of windows or sessions: a bug of whoever built the program.
+    pub fn fetch(
+        &mut self,
+        slot: StoreSlot,
+        key: &[u8],
+        (from, to): (i64, i64),
+        direction: Direction,
+    ) -> WindowFetch {
         let mut fetch = self.thread.fetches.pop().unwrap_or_else(WindowFetch::idle);
-        let segments = self.task.stores[slot.index()].segments();
-        let from = from.max(segments.visible_from()).max(0);
-        let to = to.min(segments.newest());
-        fetch.set_bounds(slot, key, from, to.max(0));
-        fetch.is_reading = false;
-        fetch.segments = if from <= to {
-            segments.options.segment(from)..=segments.options.segment(to)
-        } else {
-            RangeInclusive::new(1, 0)
-        };
+        let wanted = (key, from.max(0), to);
+        self.restart_segmented(&mut fetch.cursor, slot, wanted, direction);
         fetch
     }
 
-    /// Finds the next value, by time and then in the order in which they came; false at the end.
+    /// Finds the next entry, by time and then in the order in which they came; false at the end.
     ///
     /// # Errors
     /// As for [`next_entry`](Self::next_entry).
     pub fn next_fetched(&mut self, fetch: &mut WindowFetch) -> Result<bool, TaskError> {
-        let task = self.task.id;
-        let TaskStore { name, overlay, layout, keeper, .. } =
-            &mut self.task.stores[fetch.store.index()];
-        let Keeper::Segmented(segments) = keeper else { unreachable!("asked when it began") };
-        loop {
-            if !fetch.is_reading && !fetch.next_segment() {
-                return Ok(false);
-            }
-            let found = overlay.next(&mut fetch.cursor);
-            let Some((key, stored)) = found.map_err(|error| unreadable(task, name, error))? else {
-                fetch.is_reading = false;
-                continue;
-            };
-            // Other keys can lie between: longer ones that begin like this one and go on like a time.
-            let key_end = fetch.first.len() - WINDOW_SUFFIX;
-            if key.len() != fetch.first.len() || key[..key_end] != fetch.first[..key_end] {
-                continue;
-            }
-            let Some(time) = segments.options.time_of(key) else { continue };
-            fetch.time = time;
-            fetch.value.clear();
-            fetch.value.extend_from_slice(layout.split(stored).value);
-            return Ok(true);
-        }
+        self.next_segmented(&mut fetch.cursor, &mut fetch.entry)
     }
 
     /// Ends a look.
     #[inline]
     pub fn end_fetch(&mut self, fetch: WindowFetch) {
         self.thread.fetches.push(fetch);
+    }
+
+    /// All that [`fetch`](Self::fetch) finds. Give it back with [`give_fetched`](Self::give_fetched).
+    ///
+    /// # Errors
+    /// As for [`next_entry`](Self::next_entry).
+    pub fn fetch_all(
+        &mut self,
+        slot: StoreSlot,
+        key: &[u8],
+        span: (i64, i64),
+        direction: Direction,
+    ) -> Result<FetchedEntries, TaskError> {
+        let mut fetch = self.fetch(slot, key, span, direction);
+        let mut found = self.thread.fetched.pop().unwrap_or_default();
+        found.clear();
+        let result = loop {
+            match self.next_fetched(&mut fetch) {
+                Ok(true) => found.push(&fetch.entry),
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.end_fetch(fetch);
+        result.map(|()| found)
+    }
+
+    /// Gives entries back, so that no record allocates room for them.
+    #[inline]
+    pub fn give_fetched(&mut self, fetched: FetchedEntries) {
+        self.thread.fetched.push(fetched);
     }
 }

@@ -1,5 +1,7 @@
 //! Stores of windows and sessions: entries by time, of which old ones are hidden and then removed.
 
+use std::ops::RangeInclusive;
+
 use headwater_records::Record;
 use headwater_store::{
     CachedChange, Direction, KeyRange, KeyValueRef, Overlay, OverlayCursor, SEGMENT_PREFIX,
@@ -41,6 +43,13 @@ pub(crate) struct Segments {
 pub struct SegmentedCursor {
     store: StoreSlot,
     scan: SegmentedScan,
+}
+
+impl SegmentedCursor {
+    /// One that finds nothing.
+    pub(super) fn idle() -> Self {
+        Self { store: StoreSlot(0), scan: SegmentedScan::idle() }
+    }
 }
 
 /// So many entries that are out of their retention are removed for each one that is written.
@@ -258,14 +267,32 @@ impl Cx<'_> {
         query: SegmentedQuery,
         direction: Direction,
     ) -> SegmentedCursor {
+        let (options, all) = self.segments_with_entries(slot);
+        let scan = SegmentedScan::new(options, query, direction, all);
+        SegmentedCursor { store: slot, scan }
+    }
+
+    /// As [`find_segmented`](Self::find_segmented), for one key and with a cursor that is there.
+    pub(super) fn restart_segmented(
+        &self,
+        cursor: &mut SegmentedCursor,
+        slot: StoreSlot,
+        wanted: (&[u8], i64, i64),
+        direction: Direction,
+    ) {
+        let (options, all) = self.segments_with_entries(slot);
+        cursor.store = slot;
+        cursor.scan.restart(options, wanted, direction, all);
+    }
+
+    /// The segments in which something can be visible.
+    fn segments_with_entries(&self, slot: StoreSlot) -> (SegmentedOptions, RangeInclusive<i64>) {
         let store = &self.task.stores[slot.index()];
         let segments = store.segments();
         let options = segments.options;
         // What waits in a cache can be older than what is visible without it.
         let first = if store.cache.is_some() { 0 } else { segments.visible_from().max(0) };
-        let all = options.segment(first)..=options.segment(segments.newest_put);
-        let scan = SegmentedScan::new(options, query, direction, all);
-        SegmentedCursor { store: slot, scan }
+        (options, options.segment(first)..=options.segment(segments.newest_put))
     }
 
     /// Puts the next entry into `entry`, replacing what it holds; false at the end.
@@ -329,14 +356,6 @@ struct Visible<'s> {
 }
 
 impl SegmentedRead for Visible<'_> {
-    fn range(
-        &mut self,
-        range: KeyRange,
-        direction: Direction,
-    ) -> Result<OverlayCursor, StoreError> {
-        Ok(self.overlay.range(range, direction))
-    }
-
     fn next<'a>(
         &'a mut self,
         cursor: &'a mut OverlayCursor,

@@ -1,6 +1,6 @@
 //! Topics and their settings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
@@ -30,6 +30,9 @@ pub struct TopicDescription {
     pub partitions: i32,
     /// True for topics of the broker itself, for instance `__consumer_offsets`.
     pub internal: bool,
+    /// The racks that have a replica of each partition (`broker.rack`), in the order of partitions;
+    /// none where the rack of a replica is not known, and empty where no racks are known at all.
+    pub racks: Vec<BTreeSet<String>>,
 }
 
 /// Everything before `before_offset` of a partition is to go.

@@ -66,6 +66,7 @@ fn describe(name: &TopicName, topic: &Topic) -> TopicDescription {
         partitions: i32::try_from(topic.partitions.len())
             .expect("a topic was created with an i32 of partitions"),
         internal: false,
+        racks: Vec::new(),
     }
 }
 

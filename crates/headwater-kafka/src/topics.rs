@@ -14,10 +14,12 @@ use kafka_protocol::messages::delete_records_request::{
 };
 use kafka_protocol::messages::delete_topics_request::DeleteTopicState;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
-use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
+use kafka_protocol::messages::metadata_response::{
+    MetadataResponsePartition, MetadataResponseTopic,
+};
 use kafka_protocol::messages::{
-    CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeConfigsRequest,
-    MetadataResponse,
+    BrokerId, CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    DescribeConfigsRequest, MetadataResponse,
 };
 
 use crate::call::{Answer, Attempts, Destination};
@@ -312,7 +314,26 @@ fn describe(
         .map_err(|_| answer.malformed(format!("a topic has {count} partitions")))?;
     // Brokers before 2.8 have none: nil.
     let id = TopicId(topic.topic_id);
-    Ok(Some(TopicDescription { name, id, partitions, internal: topic.is_internal }))
+    let racks = racks(&answer.body, topic);
+    Ok(Some(TopicDescription { name, id, partitions, internal: topic.is_internal, racks }))
+}
+
+/// The racks of the replicas of each partition.
+fn racks(answer: &MetadataResponse, topic: &MetadataResponseTopic) -> Vec<BTreeSet<String>> {
+    let rack = |node: &BrokerId| {
+        let broker = answer.brokers.iter().find(|broker| broker.node_id == *node)?;
+        broker.rack.as_ref().map(ToString::to_string)
+    };
+    if answer.brokers.iter().all(|broker| broker.rack.is_none()) {
+        return Vec::new();
+    }
+    let mut partitions: Vec<_> = topic.partitions.iter().collect();
+    partitions.sort_by_key(|partition| partition.partition_index);
+    let of_partition = |partition: &MetadataResponsePartition| {
+        let racks = partition.replica_nodes.iter().map(rack);
+        racks.collect::<Option<BTreeSet<String>>>().unwrap_or_default()
+    };
+    partitions.into_iter().map(of_partition).collect()
 }
 
 /// The failure of a code about a topic; that there is none is certain.

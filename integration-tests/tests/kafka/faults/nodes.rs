@@ -1,5 +1,9 @@
 //! Nodes do what they are told; everything else here stands on it.
 
+use std::collections::BTreeSet;
+
+use headwater::broker::Topics as _;
+use headwater::kafka::{Kafka, KafkaOptions};
 use kafka_nodes::{Cluster, ClusterOptions, NodesError, answers_api_versions, nodes_named_by};
 
 use crate::environment::{nodes, unique};
@@ -49,6 +53,28 @@ fn three_nodes_know_each_other() {
     cluster.tool(topics, &create).unwrap();
     let described = cluster.tool(topics, &["--describe", "--topic", "copied"]).unwrap();
     assert!(described.contains("ReplicationFactor: 3"), "{described}");
+}
+
+/// What rack-aware assignment stands on.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_racks_of_replicas_are_told() {
+    let cluster = Cluster::start(&nodes(), &ClusterOptions::nodes(3)).unwrap();
+    let witness = Witness::connect(&cluster.bootstrap()).await;
+    witness.create_topic("everywhere", 2, 3).await;
+    witness.create_topic("somewhere", 3, 1).await;
+    let options = KafkaOptions::new(cluster.bootstrap().parse().unwrap());
+    let kafka = Kafka::connect(options).await.unwrap();
+    let topics = ["everywhere".into(), "somewhere".into()];
+    let described = kafka.describe_topics(&topics).await.unwrap();
+    let racks: Vec<Vec<BTreeSet<String>>> =
+        described.into_iter().map(|topic| topic.unwrap().racks).collect();
+    let all = BTreeSet::from([1, 2, 3].map(|node| format!("rack-{node}")));
+    assert_eq!(racks[0], [all.clone(), all.clone()]);
+    assert_eq!(racks[1].len(), 3);
+    for of_partition in &racks[1] {
+        assert!(of_partition.len() == 1 && of_partition.is_subset(&all), "{racks:?}");
+    }
+    cluster.shut_down().unwrap();
 }
 
 #[test]

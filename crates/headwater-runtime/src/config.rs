@@ -1,5 +1,6 @@
 //! Typed configuration with the names and defaults of Kafka Streams (feature section 1).
 
+mod checks;
 mod error;
 mod from_properties;
 mod policies;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use headwater_assignor::RackAwareStrategy;
 use headwater_broker::Isolation;
 use headwater_records::Compression;
 
@@ -25,6 +27,10 @@ pub use policies::{
 use crate::process::{DefaultTimestampExtractor, NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
 
+use checks::{
+    a_minute_at_least, any, at_least_one, check_application_id, check_host_port,
+    check_replication_factor, one_at_least, positive,
+};
 use from_properties::Setting;
 
 /// Checks one value: what would be right is in the error.
@@ -220,6 +226,21 @@ settings! {
     /// Keys of client tags over which the standbys of a task are spread, the most important first,
     /// separated by commas (KIP-708).
     text rack_aware_assignment_tags: TagKeys = TagKeys::default(), Streams "rack.aware.assignment.tags", any;
+    /// How tasks and standbys are placed with respect to the racks of brokers and instances
+    /// (KIP-925), once every instance has a [`client_rack`](Self::client_rack) and every replica a rack.
+    plain rack_aware_assignment_strategy: RackAwareStrategy = RackAwareStrategy::None,
+        Streams "rack.aware.assignment.strategy", any;
+    /// What a partition that is read across racks costs such a strategy. `None`: what the assignor thinks
+    /// right.
+    plain rack_aware_assignment_traffic_cost: Option<u32> = None,
+        Streams "rack.aware.assignment.traffic_cost", any;
+    /// What a task or standby that is not where it was costs such a strategy. `None`: what the assignor
+    /// thinks right.
+    plain rack_aware_assignment_non_overlap_cost: Option<u32> = None,
+        Streams "rack.aware.assignment.non_overlap_cost", any;
+    /// `host:port` under which whoever looks for a key finds this instance, told to all others;
+    /// whatever listens there is the application's own. `None`: nobody is told of it.
+    named application_server: Option<String> = None, Streams "application.server", check_host_port;
     /// How long a task waits for data of an empty partition while another has some.
     plain max_task_idle_ms: MaxTaskIdle = MaxTaskIdle::AtMost(Duration::ZERO), Streams "max.task.idle.ms", any;
     /// How long a task retries what fails for reasons that may pass, in milliseconds; 0: the first
@@ -437,49 +458,5 @@ impl StreamsConfig {
             }
         }
         Ok(())
-    }
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "a check like the others")]
-fn any<T>(_: &T) -> Result<(), &'static str> {
-    Ok(())
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "all checks have one signature")]
-fn positive(value: &u64) -> Result<(), &'static str> {
-    if *value > 0 { Ok(()) } else { Err("at least 1") }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "all checks have one signature")]
-fn one_at_least(value: &u32) -> Result<(), &'static str> {
-    if *value > 0 { Ok(()) } else { Err("at least 1") }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "all checks have one signature")]
-fn a_minute_at_least(value: &u64) -> Result<(), &'static str> {
-    if *value >= 60_000 { Ok(()) } else { Err("at least 60000") }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "all checks have one signature")]
-fn at_least_one(value: &usize) -> Result<(), &'static str> {
-    if *value > 0 { Ok(()) } else { Err("at least 1") }
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    clippy::ref_option,
-    reason = "all checks have one signature"
-)]
-fn check_replication_factor(value: &Option<i16>) -> Result<(), &'static str> {
-    if value.is_none_or(|copies| copies > 0) { Ok(()) } else { Err("at least 1, or -1") }
-}
-
-/// The rule of topic names, with room for the rest of an internal topic's name.
-fn check_application_id(id: &String) -> Result<(), &'static str> {
-    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if !id.is_empty() && id.len() <= 200 && id.chars().all(legal) && id != "." && id != ".." {
-        Ok(())
-    } else {
-        Err("1 to 200 letters, digits, '.', '_' or '-', because topic names begin with it")
     }
 }

@@ -27,6 +27,7 @@ mod error;
 mod fetcher;
 mod global;
 mod group;
+mod hosts;
 mod life_cycle;
 mod local;
 mod opener;
@@ -50,7 +51,7 @@ use headwater_assignor::TaskAssignor;
 use headwater_broker::{Broker, Clock, GroupId, SystemClock, TopicName};
 use headwater_changelog::{
     Blocking, BlockingExt, FollowProgress, InlineBlocking, RestoreListener, RestoreMemory,
-    StandbyUpdateListener, TokioBlocking,
+    RestorePartition, StandbyUpdateListener, TokioBlocking,
 };
 use headwater_store::{MemoryBackend, OpenOptions, StoreBackend};
 use headwater_topology::{TaskId, TaskPlan, Topology};
@@ -72,6 +73,7 @@ use crate::topics_check::{CheckedTopics, check_topics, existing_topics, message_
 use assignor::ChosenAssignor;
 use coordinator::{Coordinator, InstanceCommand, Views};
 use global::GlobalPlan;
+use hosts::Hosts;
 use plan::Changelogs;
 use shared::Shared;
 use uncaught::Hooks;
@@ -83,7 +85,8 @@ pub use connect::Connector;
 pub use coordinator::{TaskRole, TaskStatus};
 pub use error::{CloseTimeout, InstanceError, StartError};
 pub use global::global_task;
-pub use local::ThreadMetadata;
+pub use hosts::{HostInfo, HostInfoError, KeyQueryMetadata, StreamsMetadata};
+pub use local::{LagInfo, ThreadMetadata};
 pub use opener::{ChangelogEnds, PreparedRestore, prepare_restore, restore_starts};
 pub use stages::{StageChange, TaskListener, TaskStage};
 pub use state::InstanceState;
@@ -130,6 +133,11 @@ pub struct Instance {
     watches: watch::Receiver<BTreeMap<TaskId, Arc<TaskWatch>>>,
     local: watch::Receiver<LocalTasks>,
     followed: watch::Receiver<BTreeMap<TaskId, Arc<FollowProgress>>>,
+    restoring: watch::Receiver<BTreeMap<TaskId, Vec<RestorePartition>>>,
+    hosts: watch::Receiver<Hosts>,
+    local_changelogs: local::LocalChangelogs,
+    /// Where this instance itself can be asked.
+    host_info: Option<HostInfo>,
     known_stores: KnownStores,
     /// The id of the global stores among the tasks, if there are any.
     global_task: Option<TaskId>,
@@ -469,6 +477,8 @@ impl InstanceBuilder {
             watches: watch::Sender::new(BTreeMap::new()),
             local: watch::Sender::new(LocalTasks::new()),
             followed: watch::Sender::new(BTreeMap::new()),
+            restoring: watch::Sender::new(BTreeMap::new()),
+            hosts: watch::Sender::new(None),
             threads: watch::Sender::new(
                 (0..self.config.num_stream_threads)
                     .map(|it| Some(shared.thread_name(it)))
@@ -478,9 +488,13 @@ impl InstanceBuilder {
         };
         let (state, tasks) = (views.state.subscribe(), views.tasks.subscribe());
         let (watches, local) = (views.watches.subscribe(), views.local.subscribe());
-        let followed = views.followed.subscribe();
+        let (followed, restoring) = (views.followed.subscribe(), views.restoring.subscribe());
+        let hosts = views.hosts.subscribe();
+        let server = self.config.application_server.as_ref();
+        let host_info = server.and_then(|server| server.parse().ok());
         let global = shared.global.as_ref().map(|plan| (plan.id, &*plan.program));
         let known_stores = KnownStores::new(&shared.programs, &shared.tasks, global);
+        let local_changelogs = local::LocalChangelogs::new(&shared);
         let global_task = shared.global.as_ref().map(|plan| plan.id);
         let thread_names = views.threads.subscribe();
         let (coordinator, hears) =
@@ -493,6 +507,10 @@ impl InstanceBuilder {
             watches,
             local,
             followed,
+            restoring,
+            hosts,
+            local_changelogs,
+            host_info,
             known_stores,
             global_task,
             thread_names,

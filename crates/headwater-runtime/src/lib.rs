@@ -23,11 +23,13 @@ pub use config::{
     FindingReason, ProcessingGuarantee, StreamsConfig, TagKeys, TopologyOptimization,
 };
 pub use group_view::{GroupView, MemberView, TaskDuty, TaskView, view_group};
+pub use headwater_assignor::RackAwareStrategy;
 pub use headwater_changelog::{RestoreListener, StandbyUpdateListener, StoreLag, SuspendReason};
 pub use instance::{
-    Application, CloseOptions, CloseTimeout, Connector, Execution, GroupMembership, Instance,
-    InstanceBuilder, InstanceError, InstanceState, StageChange, StartError, TaskListener, TaskRole,
-    TaskStage, TaskStatus, ThreadMetadata, UncaughtReaction,
+    Application, CloseOptions, CloseTimeout, Connector, Execution, GroupMembership, HostInfo,
+    HostInfoError, Instance, InstanceBuilder, InstanceError, InstanceState, KeyQueryMetadata,
+    LagInfo, StageChange, StartError, StreamsMetadata, TaskListener, TaskRole, TaskStage,
+    TaskStatus, ThreadMetadata, UncaughtReaction,
 };
 pub use process::{
     CachedUpdate, Cx, DefaultTimestampExtractor, DropCounts, DropReason, DroppedRecords,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use headwater_assignor::RackAwareStrategy;
 use headwater_records::Compression;
 
 use super::properties::{self, Property};
@@ -61,7 +62,6 @@ impl std::fmt::Display for Finding {
 const WITHOUT_MEANING: &[&str] = &[
     "allow.auto.create.topics",
     "allow.os.group.write.access",
-    "application.server",
     "auto.commit.interval.ms",
     "auto.include.jmx.reporter",
     "buffer.memory",
@@ -109,7 +109,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "partitioner.class",
     "processing.exception.handler.global.enabled",
     "processor.wrapper.class",
-    "rack.aware.assignment.",
     "receive.buffer.bytes",
     "retries",
     "rocksdb.config.setter",
@@ -293,15 +292,22 @@ impl Setting for PathBuf {
     }
 }
 
-impl Setting for Option<u64> {
-    fn parse(text: &str) -> Result<Self, &'static str> {
-        let number = Some(text.trim()).filter(|text| !text.is_empty());
-        number.map(<u64 as Setting>::parse).transpose()
-    }
-    fn show(&self) -> String {
-        self.as_ref().map(Setting::show).unwrap_or_default()
-    }
+/// Numbers that can be left open.
+macro_rules! open_setting {
+    ($($type:ty),+) => { $(
+        impl Setting for Option<$type> {
+            fn parse(text: &str) -> Result<Self, &'static str> {
+                let number = Some(text.trim()).filter(|text| !text.is_empty());
+                number.map(<$type as Setting>::parse).transpose()
+            }
+            fn show(&self) -> String {
+                self.as_ref().map(Setting::show).unwrap_or_default()
+            }
+        }
+    )+ };
 }
+
+open_setting!(u32, u64);
 
 impl Setting for Option<i16> {
     fn parse(text: &str) -> Result<Self, &'static str> {
@@ -377,6 +383,13 @@ named_setting! {
     "UsePartitionTimeOnInvalidTimestamp"
         => DefaultTimestampExtractor::UsePartitionTimeOnInvalidTimestamp,
     "WallclockTimestampExtractor" => DefaultTimestampExtractor::WallclockTimestampExtractor,
+}
+
+named_setting! {
+    RackAwareStrategy, "none, min_traffic or balance_subtopology",
+    "none" => RackAwareStrategy::None,
+    "min_traffic" => RackAwareStrategy::MinTraffic,
+    "balance_subtopology" => RackAwareStrategy::BalanceSubtopology,
 }
 
 named_setting! {

@@ -258,3 +258,26 @@ fn the_commit_interval_follows_the_guarantee() {
         ]],
     );
 }
+
+#[test]
+fn rack_aware_settings_are_read() {
+    let config = read(
+        "application.id=a
+rack.aware.assignment.strategy=balance_subtopology
+rack.aware.assignment.traffic_cost=3
+rack.aware.assignment.non_overlap_cost=
+application.server=[::1]:4460
+",
+    );
+    assert_eq!(config.rack_aware_assignment_strategy, RackAwareStrategy::BalanceSubtopology);
+    assert_eq!(config.rack_aware_assignment_traffic_cost, Some(3));
+    assert_eq!(config.rack_aware_assignment_non_overlap_cost, None);
+    assert_eq!(config.findings, []);
+    config.validate().unwrap();
+    check_error(
+        Ok(config.application_server("http://one")),
+        &expect![[
+            r#"application.server cannot be "http://one": it must be host:port, with a port from 1 to 65535"#
+        ]],
+    );
+}

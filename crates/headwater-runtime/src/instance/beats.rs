@@ -9,8 +9,12 @@ use std::time::Duration;
 
 use headwater_topology::TaskId;
 
-/// At most so long between two heartbeats while a round is to come.
-const HEARTBEAT_BEFORE_A_ROUND: Duration = Duration::from_millis(50);
+/// At least and at most so long between two heartbeats while a round is to come.
+const BEFORE_A_ROUND: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(50)];
+
+/// The share of one member in a group whose members together beat five hundred times a second while a
+/// round is to come.
+const PER_MEMBER_BEFORE_A_ROUND: Duration = Duration::from_millis(2);
 
 /// No group needs to hear of a rebalance sooner than that, if none is to come.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -21,9 +25,16 @@ const PER_MEMBER: Duration = Duration::from_millis(10);
 /// Time between two heartbeats. `longest` is the setting.
 pub(super) fn beat_interval(longest: Duration, members: u32, round_follows: bool) -> Duration {
     if round_follows {
-        return longest.min(HEARTBEAT_BEFORE_A_ROUND);
+        let [least, most] = BEFORE_A_ROUND;
+        return longest.min((PER_MEMBER_BEFORE_A_ROUND * members).clamp(least, most));
     }
     longest.min((PER_MEMBER * members).max(SHORTEST))
+}
+
+/// Whether the others hear of a round so soon that nobody need prepare them for it. `longest` is the
+/// setting.
+pub(super) fn is_heard_soon(longest: Duration, members: u32) -> bool {
+    beat_interval(longest, members, false) <= SHORTEST
 }
 
 /// How often this member beats, and what that follows from.
@@ -118,7 +129,15 @@ mod tests {
             [0, 1, 10, 11, 25, 200, 1000].map(|members| interval(3000, members, false)).into();
         assert_eq!(usual, [100, 100, 100, 110, 250, 2000, 3000]);
         assert_eq!(interval(60, 1, false), 60, "the setting is the longest");
-        assert_eq!((interval(3000, 1000, true), interval(20, 1000, true)), (50, 20));
+        let before_a_round: Vec<u128> =
+            [0, 10, 20, 25, 1000].map(|members| interval(3000, members, true)).into();
+        assert_eq!(before_a_round, [20, 20, 40, 50, 50]);
+        assert_eq!(interval(15, 1000, true), 15);
+        let heard = |longest_ms, members| is_heard_soon(Duration::from_millis(longest_ms), members);
+        assert_eq!(
+            [(3000, 2), (3000, 10), (3000, 11), (80, 500)].map(|(ms, n)| heard(ms, n)),
+            [true, true, false, true]
+        );
     }
 
     /// Whether it listens closely in each second, for a copy that holds this much.

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use headwater_broker::{Grant, TopicPartition};
 use headwater_changelog::{
-    FollowCommand, FollowNews, FollowProgress, RestoreCommand, RestoreEnd, StoreStep,
+    FollowCommand, FollowNews, FollowProgress, RestoreCommand, RestoreEnd, RestorePartition,
+    StoreStep,
 };
 use headwater_topology::TaskId;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -28,10 +29,12 @@ use tokio::task::JoinSet;
 use super::beats::Beats;
 use super::close::GroupMembership;
 use super::committer::CommitterEvent;
+use super::ends::Racks;
 use super::error::InstanceError;
 use super::fetcher::{FetchCommand, FetchFailure, Released};
 use super::global::GlobalNews;
 use super::group::{GroupCommand, GroupNews};
+use super::hosts::Hosts;
 use super::life_cycle::{Role, Stage};
 use super::opener::OpenedTask;
 use super::purge::PurgeSchedule;
@@ -99,6 +102,10 @@ pub(super) struct Views {
     pub(super) local: watch::Sender<LocalTasks>,
     /// How far those are that follow.
     pub(super) followed: watch::Sender<BTreeMap<TaskId, Arc<FollowProgress>>>,
+    /// Where the restores began that are under way.
+    pub(super) restoring: watch::Sender<BTreeMap<TaskId, Vec<RestorePartition>>>,
+    /// Who of the group can be asked for what.
+    pub(super) hosts: watch::Sender<Hosts>,
     /// Names of the stream threads, in order of their numbers; `None`: it has been removed.
     pub(super) threads: watch::Sender<Vec<Option<String>>>,
     pub(super) error: Arc<OnceLock<Arc<InstanceError>>>,
@@ -115,6 +122,7 @@ fn watch_of(views: &Views, task: TaskId) -> Arc<TaskWatch> {
 impl Drop for Views {
     fn drop(&mut self) {
         self.local.send_replace(LocalTasks::new());
+        self.hosts.send_replace(None);
     }
 }
 
@@ -133,9 +141,10 @@ enum Event {
         thread: usize,
         generation: u64,
     },
-    Ends {
+    LookedUp {
         generation: i32,
         ends: Ends,
+        racks: Option<Racks>,
     },
     Limits(Vec<(TaskId, TopicPartition, i64)>),
     Purged,
@@ -191,6 +200,8 @@ pub(super) struct Coordinator {
     /// The group is not joined anew before this time.
     join_not_before: Duration,
     plan: Plan,
+    /// When it takes part in the round that has begun: it is still releasing tasks.
+    joins_at: Option<Duration>,
     /// Its share of the newest plan, brought along to the next round.
     standing: Option<StandingShare>,
     standing_since: Duration,
@@ -283,6 +294,7 @@ impl Coordinator {
             member: Member::Left,
             join_not_before: Duration::ZERO,
             plan: Plan::Missing,
+            joins_at: None,
             standing: None,
             standing_since: Duration::ZERO,
             warmups: BTreeSet::new(),
@@ -366,7 +378,9 @@ impl Coordinator {
             Event::Opened { task, result } => self.opened(task, result),
             Event::Closed { task, result } => self.closed(task, result),
             Event::ThreadEnded { thread, generation } => self.thread_ended(thread, generation),
-            Event::Ends { generation, ends } => self.ends_found(generation, &ends),
+            Event::LookedUp { generation, ends, racks } => {
+                self.looked_up(generation, &ends, racks);
+            }
             Event::Limits(limits) => self.limits_found(limits),
             Event::Purged => self.purge.done(),
             Event::Cleaned(tasks) => {

@@ -1,11 +1,36 @@
-//! Where the changelogs of all tasks end.
+//! What the leader looks up before it plans: where the changelogs of all tasks end, and in which racks
+//! the partitions are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use headwater_broker::{BrokerError, OffsetQuery, OffsetSpec, TopicPartition};
+use headwater_assignor::RackAwareStrategy;
+use headwater_broker::{BrokerError, OffsetQuery, OffsetSpec, TopicName, TopicPartition};
 use headwater_topology::TaskId;
 
 use super::shared::Shared;
+
+/// The racks that have a replica of a partition.
+pub(super) type Racks = BTreeMap<TopicPartition, BTreeSet<String>>;
+
+/// The racks of all partitions that tasks read or log their state to; `None`: nobody wants to know.
+pub(super) async fn racks(shared: &Shared) -> Result<Option<Racks>, BrokerError> {
+    let config = &shared.config;
+    if config.rack_aware_assignment_strategy == RackAwareStrategy::None {
+        return Ok(None);
+    }
+    let changelogs = shared.changelogs.values().flatten().cloned();
+    let topics: BTreeSet<TopicName> = changelogs.chain(shared.input_topics()).collect();
+    let topics: Vec<TopicName> = topics.into_iter().collect();
+    let described = shared.broker.describe_topics(&topics).await?;
+    let mut racks = Racks::new();
+    for topic in described.into_iter().flatten() {
+        let of_partitions = (0..).zip(topic.racks);
+        racks.extend(of_partitions.map(|(partition, of_partition)| {
+            (TopicPartition::new(topic.name.clone(), partition), of_partition)
+        }));
+    }
+    Ok(Some(racks))
+}
 
 /// The ends of the changelogs of each task, summed up. A source topic that doubles as a changelog
 /// ends where the group has committed it: nobody restores further.

@@ -134,7 +134,7 @@ pub(super) struct Moved {
 }
 
 /// Time until it is looked again whether tasks may be opened.
-const OPEN_PAUSE: Duration = Duration::from_millis(50);
+const OPEN_PAUSE: Duration = Duration::from_millis(5);
 
 impl LifeCycle {
     /// A task that the plan has just given to this instance.

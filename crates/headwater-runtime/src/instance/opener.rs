@@ -80,15 +80,16 @@ pub(super) async fn prepare_task(
     role: Role,
     (storages, places): (Vec<Box<dyn TaskStorage>>, Vec<StorePlace>),
 ) -> Result<OpenedTask, InstanceError> {
-    let begins = beginnings(shared, id, role).await?;
-    let opened = {
+    let opening = async {
         let (options, program) = (storage_options(shared, id), shared.program(id));
         let blocking = Arc::clone(&shared.blocking);
-        blocking
+        let opened = blocking
             .call(move || look_into_storages(&options, id, &program, (storages, places)))
-            .await
-            .ok_or(InstanceError::Blocking { task: id })??
+            .await;
+        opened.ok_or(InstanceError::Blocking { task: id })?
     };
+    // Both at once: nobody runs the task meanwhile.
+    let (begins, opened) = tokio::try_join!(beginnings(shared, id, role), opening)?;
     look_at_changelogs(shared, id, begins, opened).await
 }
 
@@ -431,8 +432,12 @@ pub(crate) fn local_stores(
     stores.map(local).collect()
 }
 
-/// Time between two tries.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Time between two tries, at first: a transaction that has just been ended is complete at all
+/// brokers some milliseconds later, and its offsets can be read then.
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
+
+/// At most so long between two tries; it doubles until then.
+const RETRY_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Asks the broker again while the error may pass, up to `task.timeout.ms` (feature row E7).
 async fn retry<T, F>(
@@ -446,6 +451,7 @@ where
 {
     let began = shared.clock.monotonic();
     let limit = Duration::from_millis(shared.config.task_timeout_ms);
+    let mut pause = RETRY_PAUSE;
     loop {
         let error = match ask().await {
             Ok(answer) => return Ok(answer),
@@ -456,7 +462,8 @@ where
             return Err(InstanceError::Broker { task, operation, source: Box::new(error) });
         }
         tracing::debug!(%task, %error, "asks again");
-        tokio::time::sleep(RETRY_PAUSE).await;
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(RETRY_PAUSE_MAX);
     }
 }
 

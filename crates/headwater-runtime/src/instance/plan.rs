@@ -12,11 +12,12 @@ use headwater_assignor::{
     MemberInfo, Move, PartitionRole, Reason, Settings, StandingPlan, TaskAssignor, TaskInfo,
     TaskPartition, Waiting, WarmupProgress,
 };
-use headwater_broker::{MemberId, TopicName};
+use headwater_broker::{MemberId, TopicName, TopicPartition};
 use headwater_topology::{TaskId, TaskPlan};
 
+use super::ends::Racks;
 use crate::config::StreamsConfig;
-use crate::facts::{MemberFacts, MemberPlan, StandingShare, TaskNote};
+use crate::facts::{HostShare, MemberFacts, MemberPlan, StandingShare, TaskNote};
 
 /// The changelog topics of each task; source topics that double as changelogs among them.
 pub(super) type Changelogs = BTreeMap<TaskId, Vec<TopicName>>;
@@ -31,6 +32,8 @@ pub(super) struct GroupFacts<'a> {
     pub(super) changelogs: &'a Changelogs,
     /// Where the changelogs of each task end, summed up; `None`: nobody could say.
     pub(super) ends: Option<&'a BTreeMap<TaskId, u64>>,
+    /// The racks of partitions, as far as they are known.
+    pub(super) racks: &'a Racks,
     pub(super) members: &'a BTreeMap<MemberId, MemberFacts>,
 }
 
@@ -81,7 +84,25 @@ pub(super) fn plan(
         plan.generation = facts.generation;
     }
     name_transactional_ids(members, &mut planned.told);
+    name_hosts(&staying, &mut planned.told);
     Ok(planned)
+}
+
+/// Tells everybody who has which tasks, of those that can be asked. What is withheld counts for who
+/// will run it: its owner is releasing it.
+fn name_hosts(staying: &Members, told: &mut BTreeMap<MemberId, MemberPlan>) {
+    let mut hosts: BTreeMap<String, HostShare> = BTreeMap::new();
+    for (member, plan) in &*told {
+        let Some(endpoint) = staying.get(member).and_then(|facts| facts.endpoint.as_ref()) else {
+            continue;
+        };
+        let share = hosts.entry(endpoint.clone()).or_default();
+        share.active.extend(&plan.active | &plan.withheld);
+        share.standby.extend(&plan.standby - &plan.withheld);
+    }
+    for plan in told.values_mut() {
+        plan.hosts.clone_from(&hosts);
+    }
 }
 
 /// The members of a group with what they say.
@@ -191,6 +212,9 @@ pub(super) fn settings(config: &StreamsConfig) -> Settings {
     settings.max_warmup_replicas = config.max_warmup_replicas;
     settings.num_standby_replicas = config.num_standby_replicas;
     settings.probing_rebalance_interval_ms = config.probing_rebalance_interval_ms;
+    settings.rack_aware_assignment_strategy = config.rack_aware_assignment_strategy;
+    settings.rack_aware_assignment_traffic_cost = config.rack_aware_assignment_traffic_cost;
+    settings.rack_aware_assignment_non_overlap_cost = config.rack_aware_assignment_non_overlap_cost;
     settings.rack_aware_assignment_tags = config.rack_aware_assignment_tags.keys().to_vec();
     settings
 }
@@ -278,7 +302,7 @@ fn application_state(facts: GroupFacts<'_>) -> ApplicationState {
     let mut state = ApplicationState::default();
     state.settings = facts.settings.clone();
     for (&task, inputs) in &facts.tasks.tasks {
-        let mut info = task_info(task, inputs, facts.changelogs);
+        let mut info = task_info(task, inputs, facts);
         let end = facts.ends.and_then(|ends| ends.get(&task));
         info.end_offset = end.copied().filter(|_| info.stateful);
         state.tasks.insert(to_assignor(task), info);
@@ -372,12 +396,16 @@ fn share_of(
     }
 }
 
-fn task_info(task: TaskId, inputs: &BTreeSet<(String, u32)>, changelogs: &Changelogs) -> TaskInfo {
-    let partition = |topic: &str, partition, role| {
+fn task_info(task: TaskId, inputs: &BTreeSet<(String, u32)>, facts: GroupFacts<'_>) -> TaskInfo {
+    let partition = |topic: &str, partition: u32, role| {
+        let at = TopicPartition::new(topic, partition.cast_signed());
+        let racks = facts.racks.get(&at).into_iter().flatten();
         let topic = assignor::TopicName::new(topic);
-        TaskPartition::new(assignor::TopicPartition { topic, partition }, role)
+        let mut info = TaskPartition::new(assignor::TopicPartition { topic, partition }, role);
+        info.racks = racks.map(|rack| assignor::RackId::from(rack.as_str())).collect();
+        info
     };
-    let changelogs = changelogs.get(&task).map(Vec::as_slice).unwrap_or_default();
+    let changelogs = facts.changelogs.get(&task).map(Vec::as_slice).unwrap_or_default();
     let mut info = if changelogs.is_empty() { TaskInfo::stateless() } else { TaskInfo::stateful() };
     let is_changelog = |topic: &str| changelogs.iter().any(|changelog| changelog.as_str() == topic);
     info.partitions.extend(inputs.iter().map(|(topic, number)| {

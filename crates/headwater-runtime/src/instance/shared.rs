@@ -52,6 +52,15 @@ impl Shared {
         Arc::clone(program.expect("every sub-topology with tasks has a program"))
     }
 
+    /// How many tasks each sub-topology has.
+    pub(super) fn task_counts(&self) -> BTreeMap<u32, u32> {
+        let mut counts = BTreeMap::new();
+        for task in self.tasks.tasks.keys() {
+            *counts.entry(task.subtopology.0).or_default() += 1;
+        }
+        counts
+    }
+
     /// The inputs of a task; none for a task that this version of the topology does not have.
     pub(super) fn inputs(&self, task: TaskId) -> Vec<TopicPartition> {
         let inputs = self.tasks.tasks.get(&task).into_iter().flatten();

@@ -54,8 +54,8 @@ pub(crate) type LocalTasks = BTreeMap<TaskId, LocalTask>;
 /// A store of the topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KnownStore {
-    subtopology: u32,
-    partitions: u32,
+    pub(crate) subtopology: u32,
+    pub(crate) partitions: u32,
     pub(crate) layout: Layout,
     /// How long its windows are, if it has windows.
     pub(crate) window_size_ms: i64,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use headwater_topology::TaskId;
 
 use super::{Coordinator, Member};
-use crate::instance::beats::beat_interval;
+use crate::instance::beats::{beat_interval, is_heard_soon};
 use crate::instance::close::GroupMembership;
 use crate::instance::life_cycle::TaskEvent;
 use crate::instance::state::InstanceState;
@@ -28,32 +28,28 @@ pub(super) enum Ending {
 const ROUND: Duration = Duration::from_secs(1);
 
 impl Coordinator {
-    /// The user closes the instance. Tasks that others will take over are handed over first: they
-    /// go on here while the group decides where they go.
+    /// The user closes the instance. In a group that hears of a round late, as its members beat
+    /// rarely, its tasks are handed over first: they go on here until the others listen closely.
+    /// Otherwise that would be a round too many.
     pub(super) fn close(&mut self, membership: GroupMembership, limit: Duration) {
         if self.ending != Ending::No {
             return;
         }
         self.membership = membership;
+        let longest = Duration::from_millis(self.shared.config.heartbeat_interval_ms);
+        let members = self.beats.members;
         let owns_some = self.tasks.values().any(|entry| entry.life.is_on_thread());
-        if self.leaves() && self.member == Member::Yes && self.beats.members > 1 && owns_some {
-            let heard_after = beat_interval(
-                Duration::from_millis(self.shared.config.heartbeat_interval_ms),
-                self.beats.members,
-                false,
-            );
-            let wait = (heard_after + ROUND).min(limit / 2);
-            tracing::info!(
-                members = self.beats.members,
-                "the tasks are handed over before the group is left"
-            );
-            let until = self.shared.clock.monotonic().saturating_add(wait);
-            self.become_state(InstanceState::PendingShutdown);
-            self.ending = Ending::HandingOver { until };
-            self.join();
-        } else {
+        let is_missed = self.leaves() && self.member == Member::Yes && members > 1 && owns_some;
+        if !is_missed || is_heard_soon(longest, members) {
             self.end(InstanceState::PendingShutdown);
+            return;
         }
+        let wait = (beat_interval(longest, members, false) + ROUND).min(limit / 2);
+        tracing::info!(members, "the tasks are handed over before the group is left");
+        let until = self.shared.clock.monotonic().saturating_add(wait);
+        self.become_state(InstanceState::PendingShutdown);
+        self.ending = Ending::HandingOver { until };
+        self.join();
     }
 
     /// The group knows where its tasks go, or does not come to it: they are let go of.

@@ -9,13 +9,13 @@ use headwater_broker::{BrokerError, GroupEvent, GroupOptions, TransactionalOptio
 use headwater_topology::TaskId;
 use tokio::sync::mpsc;
 
-use super::leader_side::Leading;
 use super::task_side::send;
 use super::{Coordinator, Ending, Event, Member, Plan, TaskEntry};
 use crate::facts::{MemberFacts, MemberPlan};
 use crate::instance::beats::beat_interval;
 use crate::instance::error::InstanceError;
 use crate::instance::group::{self, GroupCommand, GroupNews};
+use crate::instance::hosts::hosts;
 use crate::instance::life_cycle::{Role, TaskEvent};
 use crate::instance::shared::Shared;
 use crate::instance::state::InstanceState;
@@ -25,6 +25,9 @@ const PROTOCOL: &str = "headwater";
 
 /// Time between two tries to join a group that has members of another protocol.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
+
+/// A round waits so long at most for a member that is about to release tasks: the time of a commit.
+const RELEASE_WAIT: Duration = Duration::from_millis(250);
 
 impl Coordinator {
     /// Joins the group as a new member.
@@ -54,7 +57,8 @@ impl Coordinator {
 
     /// Joins, or joins again, with the facts as they are now.
     pub(super) fn join(&mut self) {
-        self.leading = Leading::default();
+        self.leading.begins_anew();
+        self.joins_at = None;
         let now = self.shared.clock.monotonic();
         let standing_age = now.saturating_sub(self.standing_since);
         let owned = self.tasks.iter().filter(|(_, entry)| entry.life.is_owned());
@@ -73,13 +77,15 @@ impl Coordinator {
             transactional_ids: self.shared.transactional_ids(self.threads.len()),
             known_transactional_ids: self.known_ids.union(&self.fencing).cloned().collect(),
             leaving: self.is_leaving(),
+            endpoint: self.shared.config.application_server.clone(),
+            task_counts: self.shared.task_counts(),
         };
         send(&self.group, GroupCommand::Join(facts.encode()));
     }
 
     pub(super) fn hear_group(&mut self, news: GroupNews) {
         match news {
-            GroupNews::Event(GroupEvent::RebalanceStarted) => self.join(),
+            GroupNews::Event(GroupEvent::RebalanceStarted) => self.take_part(),
             GroupNews::Event(GroupEvent::PlanWanted { generation, members }) => {
                 self.lead(generation, members);
             }
@@ -87,7 +93,8 @@ impl Coordinator {
                 let generation = grant.generation;
                 self.grants.send_replace(Some(grant));
                 match MemberPlan::decode(&assignment) {
-                    Ok(plan) => {
+                    Ok(mut plan) => {
+                        self.leave_out_unknown(&mut plan);
                         self.follow(&plan);
                         self.plan_holds(generation);
                     }
@@ -105,6 +112,25 @@ impl Coordinator {
             GroupNews::Left => {
                 self.member = Member::Left;
             }
+        }
+    }
+
+    /// Joins a round that somebody else has asked for. What is just being released is waited for, not
+    /// for long: so several owners that release at the same time need one round together, and not one
+    /// each.
+    fn take_part(&mut self) {
+        if self.plan == Plan::Releasing && self.ending == Ending::No && !self.has_released() {
+            let now = self.shared.clock.monotonic();
+            self.joins_at.get_or_insert_with(|| now.saturating_add(RELEASE_WAIT));
+        } else {
+            self.join();
+        }
+    }
+
+    /// Does not wait any longer for what is being released.
+    pub(super) fn take_part_in_time(&mut self, now: Duration) {
+        if self.joins_at.is_some_and(|at| at <= now) && self.member == Member::Yes {
+            self.join();
         }
     }
 
@@ -149,6 +175,26 @@ impl Coordinator {
         }
     }
 
+    /// A leader of another version of the topology can give tasks that this one does not have. Nobody
+    /// runs them then.
+    fn leave_out_unknown(&self, plan: &mut MemberPlan) {
+        let is_known = |task: &TaskId| self.shared.tasks.tasks.contains_key(task);
+        let given = &(&plan.active | &plan.standby) | &plan.warmup;
+        let unknown: Vec<TaskId> = given.into_iter().filter(|task| !is_known(task)).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let tasks: Vec<String> = unknown.iter().map(ToString::to_string).collect();
+        tracing::error!(
+            ?tasks,
+            "the leader gives tasks that this version of the topology does not have; nobody runs them \
+             until all instances are of one version"
+        );
+        for tasks in [&mut plan.active, &mut plan.standby, &mut plan.warmup, &mut plan.waited_for] {
+            tasks.retain(is_known);
+        }
+    }
+
     /// Does what the leader has decided.
     fn follow(&mut self, plan: &MemberPlan) {
         if self.ending != Ending::No {
@@ -159,6 +205,7 @@ impl Coordinator {
             self.fatal(InstanceError::ShutdownRequested);
             return;
         }
+        self.views.hosts.send_replace(Some(hosts(&self.shared, &plan.hosts)));
         let now = self.shared.clock.monotonic();
         (self.beats.members, self.beats.round_follows) = (plan.members, plan.round_follows);
         self.beat(now);
@@ -210,12 +257,14 @@ impl Coordinator {
     /// Everything this instance held is void.
     pub(super) fn lose_membership(&mut self, member: Member) {
         self.grants.send_replace(None);
+        self.views.hosts.send_replace(None);
         self.plan = Plan::Missing;
+        self.joins_at = None;
         if member == Member::Leaving {
             send(&self.group, GroupCommand::Leave);
         }
         self.member = member;
-        self.leading = Leading::default();
+        self.leading.begins_anew();
         self.waits.clear();
         self.stop_handing_over();
         let tasks: Vec<TaskId> = self.tasks.keys().copied().collect();

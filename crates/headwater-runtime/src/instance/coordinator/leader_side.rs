@@ -12,7 +12,7 @@ use headwater_topology::TaskId;
 use super::task_side::send;
 use super::{Coordinator, Event};
 use crate::facts::{MemberFacts, MemberPlan};
-use crate::instance::ends::end_offsets;
+use crate::instance::ends::{Racks, end_offsets, racks};
 use crate::instance::error::InstanceError;
 use crate::instance::group::GroupCommand;
 use crate::instance::plan::{GroupFacts, Planned, plan, settings};
@@ -32,36 +32,51 @@ pub(super) struct Leading {
     planned: Option<(i32, FollowUp)>,
     /// When to look at the group again, though nothing has been heard.
     pub(super) probe_at: Option<Duration>,
+    /// Where partitions are, as it last saw.
+    racks: Racks,
+}
+
+impl Leading {
+    /// A round begins: what was planned before does not count any more.
+    pub(super) fn begins_anew(&mut self) {
+        (self.planning, self.planned, self.probe_at) = (None, None, None);
+    }
 }
 
 impl Coordinator {
     /// The group wants a plan.
     pub(super) fn lead(&mut self, generation: i32, members: Vec<JoinedMember>) {
-        self.leading = Leading { planning: Some((generation, members)), ..Leading::default() };
+        self.leading.begins_anew();
+        self.leading.planning = Some((generation, members));
         let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
         self.jobs.spawn(async move {
-            let ends = match tokio::time::timeout(ENDS_WAIT, end_offsets(&shared)).await {
-                Ok(Ok(ends)) => Some(ends),
-                Ok(Err(error)) => {
-                    tracing::warn!(
-                        generation, %error,
-                        "where changelogs end is not known; tasks stay where their state seems to be"
-                    );
-                    None
-                }
-                Err(_) => {
-                    tracing::warn!(
-                        generation, waited_ms = ENDS_WAIT.as_millis(),
-                        "nobody says where changelogs end; tasks stay where their state seems to be"
-                    );
-                    None
-                }
+            let looked = async { tokio::join!(end_offsets(&shared), racks(&shared)) };
+            let Ok((ends, racks)) = tokio::time::timeout(ENDS_WAIT, looked).await else {
+                tracing::warn!(
+                    generation, waited_ms = ENDS_WAIT.as_millis(),
+                    "nobody says where changelogs end; tasks stay where their state seems to be"
+                );
+                send(&events, Event::LookedUp { generation, ends: None, racks: None });
+                return;
             };
-            send(&events, Event::Ends { generation, ends });
+            let ends = ends.inspect_err(|error| {
+                tracing::warn!(
+                    generation, %error,
+                    "where changelogs end is not known; tasks stay where their state seems to be"
+                );
+            });
+            let racks = racks.inspect_err(|error| {
+                tracing::warn!(generation, %error, "the racks of partitions are those known before");
+            });
+            let (ends, racks) = (ends.ok(), racks.ok().flatten());
+            send(&events, Event::LookedUp { generation, ends, racks });
         });
     }
 
-    pub(super) fn ends_found(&mut self, generation: i32, ends: &Ends) {
+    pub(super) fn looked_up(&mut self, generation: i32, ends: &Ends, racks: Option<Racks>) {
+        if let Some(racks) = racks {
+            self.leading.racks = racks;
+        }
         // Another round may have begun meanwhile.
         match self.leading.planning.take() {
             Some((waiting, members)) if waiting == generation => {
@@ -88,6 +103,7 @@ impl Coordinator {
                 }
             }
         }
+        self.name_other_versions(&facts);
         let settings = settings(&self.shared.config);
         let group = GroupFacts {
             generation,
@@ -95,6 +111,7 @@ impl Coordinator {
             tasks: &self.shared.tasks,
             changelogs: &self.shared.changelogs,
             ends: ends.as_ref(),
+            racks: &self.leading.racks,
             members: &facts,
         };
         let fallback = self.shared.fallback_assignor.as_ref();
@@ -112,6 +129,20 @@ impl Coordinator {
                 send(&self.group, GroupCommand::Plan(assignments));
             }
             Err(error) => self.uncaught(None, InstanceError::Assign(error)),
+        }
+    }
+
+    /// Tasks that only some members have wait until all are of one version: said with each plan.
+    fn name_other_versions(&self, facts: &BTreeMap<MemberId, MemberFacts>) {
+        let ours = self.shared.task_counts();
+        let others = facts
+            .iter()
+            .filter(|(_, facts)| !facts.task_counts.is_empty() && facts.task_counts != ours);
+        for (member, facts) in others {
+            tracing::warn!(
+                %member, its_tasks = ?facts.task_counts, tasks = ?ours,
+                "a member has another version of the topology; tasks that only one version has wait"
+            );
         }
     }
 

@@ -71,6 +71,9 @@ impl Coordinator {
             if next.stage() != Stage::Following {
                 entry.progress = None;
             }
+            if next.stage() != Stage::Restoring {
+                self.views.restoring.send_if_modified(|shown| shown.remove(&task).is_some());
+            }
         }
         self.tell_stage(task, Some(before.stage()), (event, next.map(LifeCycle::stage)), now);
         for action in actions {
@@ -223,6 +226,8 @@ impl Coordinator {
         let left = |changelog: &RestorePartition| changelog.end_offset - changelog.start_offset;
         let offsets: i64 = changelogs.iter().map(left).filter(|left| *left > 0).sum();
         tracing::info!(%task, changelogs = changelogs.len(), offsets, "the restore begins");
+        let shown = changelogs.clone();
+        self.views.restoring.send_modify(|restoring| drop(restoring.insert(task, shown)));
         send(&self.restorer, RestoreCommand::Add(RestoreTarget { id: task, changelogs, step }));
     }
 

@@ -34,6 +34,7 @@ impl Coordinator {
             .chain(self.leading.probe_at)
             .chain(self.beats.silence.due().filter(|_| self.minds_beats()))
             .chain(self.hand_over_due())
+            .chain(self.joins_at)
             .chain(self.may_clean().then_some(self.next_cleaning))
             .chain([watch]);
         let first = due.min().unwrap_or(now);
@@ -49,6 +50,7 @@ impl Coordinator {
         self.renew(now);
         self.look_at_waits();
         self.look_at_hand_over(now);
+        self.take_part_in_time(now);
         if self.minds_beats() {
             self.beat(now);
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use expect_test::{Expect, expect};
-use headwater_assignor::{HighAvailability, MinimumMovement, Sticky};
+use headwater_assignor::{HighAvailability, MinimumMovement, RackAwareStrategy, Sticky};
 use uuid::Uuid;
 
 use super::*;
@@ -45,6 +45,8 @@ fn members(members: &[(u32, &[u32])]) -> BTreeMap<MemberId, MemberFacts> {
             transactional_ids: BTreeSet::new(),
             known_transactional_ids: BTreeSet::new(),
             leaving: false,
+            endpoint: None,
+            task_counts: BTreeMap::new(),
         };
         (MemberId::from(char::from(name).to_string()), facts)
     };
@@ -63,8 +65,9 @@ fn facts<'a>(
     members: &'a BTreeMap<MemberId, MemberFacts>,
 ) -> GroupFacts<'a> {
     static SETTINGS: std::sync::OnceLock<Settings> = std::sync::OnceLock::new();
+    static RACKS: Racks = Racks::new();
     let settings = SETTINGS.get_or_init(|| settings(&StreamsConfig::new("app")));
-    GroupFacts { generation: 7, settings, tasks, changelogs, ends, members }
+    GroupFacts { generation: 7, settings, tasks, changelogs, ends, racks: &RACKS, members }
 }
 
 fn make_plan(
@@ -329,4 +332,69 @@ fn a_request_to_stop_reaches_everybody() {
         b:  stop
     "#]],
     );
+}
+
+/// With a rack-aware strategy tasks run where their partitions are.
+#[test]
+fn tasks_run_in_the_racks_of_their_partitions() {
+    let (tasks_of_plan, changelogs) = four_tasks();
+    let ends = ends(&tasks_of_plan, 100);
+    let mut members = members(&[(1, &[]), (1, &[])]);
+    for (facts, rack) in members.values_mut().zip(["a", "b"]) {
+        facts.rack = Some(rack.to_owned());
+        facts.held.clear();
+    }
+    let near = |rack: &str, partitions: [i32; 2]| {
+        let partition = |partition| TopicPartition::new("lines", partition);
+        let racks = BTreeSet::from([rack.to_owned()]);
+        partitions.map(|it| (partition(it), racks.clone()))
+    };
+    let racks: Racks = near("b", [0, 1]).into_iter().chain(near("a", [2, 3])).collect();
+    let mut placed = String::new();
+    for strategy in [RackAwareStrategy::None, RackAwareStrategy::MinTraffic] {
+        let config = StreamsConfig::new("app").rack_aware_assignment_strategy(strategy);
+        let settings = settings(&config);
+        let facts = GroupFacts {
+            generation: 7,
+            settings: &settings,
+            tasks: &tasks_of_plan,
+            changelogs: &changelogs,
+            ends: Some(&ends),
+            racks: &racks,
+            members: &members,
+        };
+        let planned = plan(facts, &HighAvailability::default(), None).unwrap();
+        writeln!(placed, "{strategy:?}\n{}", draw(&planned)).unwrap();
+    }
+    expect![[r#"
+        None
+        a: 0_0 0_2
+        b: 0_1 0_3
+
+        MinTraffic
+        a: 0_2 0_3
+        b: 0_0 0_1
+
+    "#]]
+    .assert_eq(&placed);
+}
+
+/// Who can be asked is told with what it has; who is leaving is not.
+#[test]
+fn those_that_can_be_asked_are_told_to_everybody() {
+    let mut members = members(&[(1, &[0, 1, 2, 3]), (1, &[]), (1, &[])]);
+    for (name, facts) in &mut members {
+        facts.endpoint = (name.as_str() != "c").then(|| format!("{name}:1"));
+    }
+    members.get_mut(&MemberId::from("a")).unwrap().leaving = true;
+    let planned = make_plan(&MinimumMovement::default(), &members).unwrap();
+    for (member, told) in &planned.told {
+        let hosts: Vec<_> = told.hosts.iter().collect();
+        let share = HostShare {
+            active: planned.told[&MemberId::from("b")].withheld.clone(),
+            standby: tasks(&[]),
+        };
+        assert_eq!(hosts, [(&"b:1".to_owned(), &share)], "{member}");
+        assert_eq!(share.active.len(), 2);
+    }
 }

@@ -276,14 +276,7 @@ impl World {
     }
 
     pub(super) async fn write_to(&self, topic: &str, partition: i32, records: &[KeyValue<'_>]) {
-        let mut writer = self.broker.writer(WriterOptions::default()).await.unwrap();
-        let mut batch = BatchBuilder::new(Compression::None);
-        for &(key, value) in records {
-            let timestamp = self.clock.wall_ms();
-            batch.append(Record { timestamp, key, value, headers: &[] }).unwrap();
-        }
-        let topic_partition = TopicPartition::new(topic, partition);
-        writer.send(ProduceBatch { topic_partition, batch: batch.finish() }).await.unwrap();
+        write_to((&self.broker, &self.clock), topic, partition, records).await;
     }
 
     /// Key and value of every record of a topic, partition by partition.
@@ -411,6 +404,23 @@ impl World {
         let offset = |committed: Option<CommittedOffset>| committed.map(|it| it.offset);
         committed.into_iter().map(offset).collect()
     }
+}
+
+/// Writes records with the present time.
+pub(super) async fn write_to(
+    (broker, clock): (&Embedded, &TestClock),
+    topic: &str,
+    partition: i32,
+    records: &[KeyValue<'_>],
+) {
+    let mut writer = broker.writer(WriterOptions::default()).await.unwrap();
+    let mut batch = BatchBuilder::new(Compression::None);
+    for &(key, value) in records {
+        let timestamp = clock.wall_ms();
+        batch.append(Record { timestamp, key, value, headers: &[] }).unwrap();
+    }
+    let topic_partition = TopicPartition::new(topic, partition);
+    writer.send(ProduceBatch { topic_partition, batch: batch.finish() }).await.unwrap();
 }
 
 /// Waits until the instance runs.

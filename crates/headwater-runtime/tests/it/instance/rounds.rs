@@ -1,0 +1,233 @@
+//! How many rebalances it takes that instances come and go, and how long tasks are run by nobody
+//! meanwhile.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+use headwater_embedded::Embedded;
+use headwater_runtime::{ProcessingGuarantee, StreamsConfig};
+
+use super::fleet::{Group, seconds};
+use super::harness::{TestClock, write_to};
+
+/// What happens to a group of some members.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// It starts, or starts again.
+    Start(&'static str),
+    /// It is closed in good order.
+    Close(&'static str),
+    /// It dies.
+    Crash(&'static str),
+}
+
+use Step::{Close, Crash, Start};
+
+/// A line of some words, over and over: each task has something to do all the time.
+async fn flow(broker: Embedded, clock: Arc<TestClock>) {
+    let words: Vec<String> = (0..24).map(|number| format!("w{number}")).collect();
+    let line = words.join(" ");
+    // Until it is told to stop, long before.
+    for _ in 0..1_000_000 {
+        write_to((&broker, &clock), "lines", 0, &[(None, Some(line.as_bytes()))]).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Plays the steps with six tasks while records flow; each step is followed by the time that an
+/// operator takes, or in which everything settles. Answers the rebalances and the longest pause of a
+/// task for each step.
+async fn play(
+    members: &[&'static str],
+    set: impl FnOnce(StreamsConfig) -> StreamsConfig,
+    is_static: bool,
+    steps: &[Step],
+) -> String {
+    let mut group =
+        Group::new(6, |config| set(config.heartbeat_interval_ms(3_000).session_timeout_ms(10_000)))
+            .await;
+    let config = group.config.clone();
+    let (broker, clock) = (group.world.broker.clone(), Arc::clone(&group.world.clock));
+    let flows = tokio::spawn(flow(broker, clock));
+    let mut all = 0;
+    let mut text = String::new();
+    let configured = |name| {
+        if is_static { config.clone().group_instance_id(name) } else { config.clone() }
+    };
+    for &name in members {
+        group.config = configured(name);
+        group.start(name).await;
+    }
+    tokio::time::sleep(seconds(10)).await;
+    group.settles_evenly().await;
+    for step in steps {
+        let before = group.recording.made().len();
+        group.pauses.take_longest();
+        match *step {
+            Start(name) => {
+                group.config = configured(name);
+                group.start(name).await;
+                tokio::time::sleep(seconds(10)).await;
+                group.settles_evenly().await;
+            }
+            Close(name) => {
+                group.has_directories_of_tasks(name);
+                group.close(name).await;
+                tokio::time::sleep(seconds(2)).await;
+            }
+            Crash(name) => {
+                group.crash(name);
+                tokio::time::sleep(seconds(10)).await;
+                group.settles_evenly().await;
+            }
+        }
+        let rounds = group.recording.made().len() - before;
+        all += rounds;
+        let pause = group.pauses.take_longest().as_millis();
+        writeln!(text, "{step:?}: {rounds}, {pause} ms").unwrap();
+    }
+    writeln!(text, "{all} rebalances").unwrap();
+    flows.abort();
+    group.close_all().await;
+    text
+}
+
+const RESTARTS: [Step; 6] =
+    [Close("a"), Start("a"), Close("b"), Start("b"), Close("c"), Start("c")];
+
+async fn check(
+    members: &[&'static str],
+    set: impl FnOnce(StreamsConfig) -> StreamsConfig,
+    steps: &[Step],
+    expected: Expect,
+) {
+    expected.assert_eq(&play(members, set, false, steps).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rolling_restart() {
+    check(
+        &["a", "b", "c"],
+        |config| config,
+        &RESTARTS,
+        expect![[r#"
+            Close("a"): 1, 100 ms
+            Start("a"): 2, 20 ms
+            Close("b"): 1, 40 ms
+            Start("b"): 2, 20 ms
+            Close("c"): 1, 80 ms
+            Start("c"): 2, 20 ms
+            9 rebalances
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rolling_restart_with_standbys() {
+    let set = |config: StreamsConfig| config.num_standby_replicas(1);
+    check(
+        &["a", "b", "c"],
+        set,
+        &RESTARTS,
+        expect![[r#"
+            Close("a"): 1, 100 ms
+            Start("a"): 2, 20 ms
+            Close("b"): 1, 40 ms
+            Start("b"): 2, 20 ms
+            Close("c"): 1, 80 ms
+            Start("c"): 2, 20 ms
+            9 rebalances
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rolling_restart_exactly_once() {
+    let set =
+        |config: StreamsConfig| config.processing_guarantee(ProcessingGuarantee::ExactlyOnceV2);
+    check(
+        &["a", "b", "c"],
+        set,
+        &RESTARTS,
+        expect![[r#"
+            Close("a"): 1, 105 ms
+            Start("a"): 2, 20 ms
+            Close("b"): 1, 45 ms
+            Start("b"): 2, 20 ms
+            Close("c"): 1, 85 ms
+            Start("c"): 2, 20 ms
+            9 rebalances
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rolling_restart_of_static_members() {
+    let told = play(&["a", "b", "c"], |config| config, true, &RESTARTS).await;
+    expect![[r#"
+        Close("a"): 0, 0 ms
+        Start("a"): 0, 2000 ms
+        Close("b"): 0, 0 ms
+        Start("b"): 0, 2000 ms
+        Close("c"): 0, 0 ms
+        Start("c"): 0, 2000 ms
+        0 rebalances
+    "#]]
+    .assert_eq(&told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn from_one_to_three_and_back() {
+    let steps = [Start("b"), Start("c"), Close("c"), Close("b")];
+    check(
+        &["a"],
+        |config| config.acceptable_recovery_lag(100),
+        &steps,
+        expect![[r#"
+            Start("b"): 4, 20 ms
+            Start("c"): 3, 20 ms
+            Close("c"): 1, 40 ms
+            Close("b"): 1, 40 ms
+            9 rebalances
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_of_three_dies_and_comes_back() {
+    let set = |config: StreamsConfig| config.num_standby_replicas(1);
+    check(
+        &["a", "b", "c"],
+        set,
+        &[Crash("a"), Start("a")],
+        expect![[r#"
+            Crash("a"): 1, 0 ms
+            Start("a"): 2, 20 ms
+            3 rebalances
+        "#]],
+    )
+    .await;
+}
+
+/// Its members beat less often, so whoever leaves has them listen first.
+#[tokio::test(start_paused = true)]
+async fn a_large_group_is_told_before_one_leaves() {
+    let members = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+    check(
+        &members,
+        |config| config,
+        &[Close("a"), Close("b")],
+        expect![[r#"
+        Close("a"): 2, 22 ms
+        Close("b"): 2, 20 ms
+        4 rebalances
+    "#]],
+    )
+    .await;
+}

@@ -5,11 +5,13 @@
 mod child;
 mod flow;
 mod output;
+mod placement;
 mod story;
 mod worker;
 
 pub use child::FleetChild;
 pub use flow::{Flow, Sent};
 pub use output::{Output, OutputWatch};
+pub use placement::{Placement, PlacementWatch};
 pub use story::{Event, Holds, Story, Told, What};
 pub use worker::{Worker, WorkerOptions};

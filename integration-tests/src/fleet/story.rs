@@ -64,6 +64,8 @@ pub enum What {
     },
     /// How far its copies are behind, summed up; `None`: not known.
     Lag(Option<u64>),
+    /// It leads the group, and makes a plan.
+    Plans,
     /// It has closed in good order.
     Closed,
     /// Its process has ended.
@@ -83,6 +85,7 @@ impl Event {
             "started" => What::Started,
             "state" => What::State(words.next()?.to_owned()),
             "closed" => What::Closed,
+            "plans" => What::Plans,
             "lag" => What::Lag(words.next()?.parse().ok()),
             "restored" => What::Restored {
                 partition: words.next()?.parse().ok()?,

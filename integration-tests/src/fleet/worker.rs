@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use headwater::assignor::{
+    ApplicationState, AssignError, Assignment, MinimumMovement, TaskAssignor,
+};
 use headwater::broker::{Clock as _, SystemClock, TopicPartition};
 use headwater::prelude::*;
 use headwater::{
@@ -53,6 +56,13 @@ pub struct WorkerOptions {
     /// Whether each record counts exactly once.
     #[arg(long)]
     pub exactly_once: bool,
+    /// As the leader it tells of each plan before it makes it, and then thinks for so long, in
+    /// milliseconds.
+    #[arg(long, default_value_t = 0)]
+    pub plans_for_ms: u64,
+    /// It has a version of the topology that counts a second topic, `ID.more`, too.
+    #[arg(long)]
+    pub newer_topology: bool,
 }
 
 impl WorkerOptions {
@@ -67,17 +77,24 @@ impl WorkerOptions {
             ("--warmups", self.warmups.to_string()),
             ("--acceptable-lag", self.acceptable_lag.to_string()),
             ("--session-ms", self.session_ms.to_string()),
+            ("--plans-for-ms", self.plans_for_ms.to_string()),
         ];
         let mut arguments: Vec<String> =
             pairs.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();
         arguments.extend(self.is_static.then(|| "--is-static".to_owned()));
         arguments.extend(self.exactly_once.then(|| "--exactly-once".to_owned()));
+        arguments.extend(self.newer_topology.then(|| "--newer-topology".to_owned()));
         arguments
     }
 
     /// Where records come in.
     pub fn input(&self) -> String {
         format!("{}.in", self.application)
+    }
+
+    /// What only the newer topology reads.
+    pub fn more_input(&self) -> String {
+        format!("{}.more", self.application)
     }
 
     /// Where counts go out.
@@ -112,6 +129,14 @@ impl WorkerOptions {
             .count(Materialized::named("counts"))
             .to_stream()
             .to(self.output(), Produced::with(Utf8, Long));
+        if self.newer_topology {
+            builder
+                .stream(self.more_input(), Consumed::with(Utf8, Utf8))
+                .group_by_key(Grouped::with(Utf8, Utf8))
+                .count(Materialized::named("more-counts"))
+                .to_stream()
+                .to(self.output(), Produced::with(Utf8, Long));
+        }
         builder.build()
     }
 }
@@ -129,7 +154,11 @@ impl Worker {
     pub async fn run(options: &WorkerOptions) -> anyhow::Result<()> {
         let mut commands = commands();
         tell("started", "");
-        let instance = Headwater::builder(options.topology()?)
+        let mut builder = Headwater::builder(options.topology()?);
+        if options.plans_for_ms > 0 {
+            builder = builder.task_assignor(Slow(Duration::from_millis(options.plans_for_ms)));
+        }
+        let instance = builder
             .config(options.config())
             .state_listener(|state, _| tell("state", &state.to_string()))
             .restore_listener(Arc::new(Tell))
@@ -185,6 +214,23 @@ async fn tell_lags(instance: &Instance) {
             tell("lag", &lag);
             told = lag;
         }
+    }
+}
+
+/// Decides as the default does, after a while.
+#[derive(Debug)]
+struct Slow(Duration);
+
+impl TaskAssignor for Slow {
+    fn name(&self) -> &'static str {
+        "slow"
+    }
+
+    fn assign(&self, state: &ApplicationState) -> Result<Assignment, AssignError> {
+        tell("plans", "");
+        #[expect(clippy::disallowed_methods, reason = "real time passes while a leader thinks")]
+        std::thread::sleep(self.0);
+        MinimumMovement::default().assign(state)
     }
 }
 

@@ -3,5 +3,6 @@
 mod counting;
 mod exactly_once;
 mod fleet;
+mod groups;
 mod nodes;
 mod writing;

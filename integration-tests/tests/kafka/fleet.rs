@@ -7,7 +7,8 @@ use std::time::Duration;
 use headwater::broker::{Broker, Clock as _, GroupId, GroupState, SystemClock};
 use headwater::{MemberView, TaskDuty, view_group};
 use integration_tests::fleet::{
-    FleetChild, Flow, Output, OutputWatch, Sent, Story, Told, What, WorkerOptions,
+    FleetChild, Flow, Output, OutputWatch, Placement, PlacementWatch, Sent, Story, Told, What,
+    WorkerOptions,
 };
 use kafka_nodes::{Cluster, ClusterOptions};
 use tempfile::TempDir;
@@ -35,6 +36,7 @@ pub(crate) struct Fleet {
     pub(crate) story: Story,
     pub(crate) workers: BTreeMap<String, FleetChild>,
     pub(crate) output: OutputWatch,
+    placement: PlacementWatch,
     partitions: i32,
     keys_of_partition: usize,
     flow: Option<Flow>,
@@ -64,10 +66,12 @@ impl Fleet {
             session_ms: SESSION_MS,
             is_static: false,
             exactly_once: false,
+            plans_for_ms: 0,
+            newer_topology: false,
         };
         configure(&mut options);
         let witness = Witness::connect(&options.bootstrap).await;
-        for topic in [options.input(), options.output()] {
+        for topic in [options.input(), options.more_input(), options.output()] {
             witness.create_topic(&topic, partitions, 1).await;
         }
         let kafka = headwater::kafka::KafkaOptions::new(options.bootstrap.parse().unwrap());
@@ -79,7 +83,9 @@ impl Fleet {
         let exactly_once = options.exactly_once;
         let output =
             OutputWatch::start(Arc::clone(&broker), &options.output(), partitions, exactly_once);
+        let placement = PlacementWatch::start(Arc::clone(&broker), options.application.clone());
         Self {
+            placement,
             cluster,
             broker,
             options,
@@ -96,8 +102,18 @@ impl Fleet {
     }
 
     pub(crate) fn start(&mut self, name: &str) -> i64 {
+        self.start_with(name, |_| {})
+    }
+
+    /// Starts an instance that is not like the others.
+    pub(crate) fn start_with(
+        &mut self,
+        name: &str,
+        configure: impl FnOnce(&mut WorkerOptions),
+    ) -> i64 {
         let program = env!("CARGO_BIN_EXE_fleet-trial");
-        let options = WorkerOptions { name: name.to_owned(), ..self.options.clone() };
+        let mut options = WorkerOptions { name: name.to_owned(), ..self.options.clone() };
+        configure(&mut options);
         let at_ms = now_ms();
         let child = FleetChild::start(program.as_ref(), &options, &self.story).unwrap();
         self.workers.insert(name.to_owned(), child);
@@ -230,6 +246,16 @@ impl Fleet {
         newest.max().unwrap_or(0)
     }
 
+    /// Waits until a worker says that it makes a plan.
+    pub(crate) async fn plans(&self, worker: &str, after_ms: i64) {
+        let plans = |told: &Told| {
+            let since = told.events.iter().filter(|event| event.at_ms >= after_ms);
+            let mut of_worker = since.filter(|event| event.worker == worker);
+            of_worker.any(|event| event.what == What::Plans)
+        };
+        self.story.until("the leader plans", LIMIT, plans).await.unwrap();
+    }
+
     /// When each of these tasks runs again after this time.
     pub(crate) async fn run_again(&self, tasks: &BTreeSet<String>, after_ms: i64) -> i64 {
         let runs_since = |told: &Told| {
@@ -280,6 +306,9 @@ impl Fleet {
         if !frozen {
             assert_eq!(told.run_twice(), [] as [String; 0]);
         }
+        let Placement { plans, wrong } = self.placement.placement();
+        assert!(plans > 0, "the group was seen from outside");
+        assert_eq!(wrong, BTreeSet::new(), "no copy is ever beside the task that it copies");
         let sent: i64 = self.sent.values().sum();
         let repeated = output.records - u64::try_from(sent).unwrap();
         if self.options.exactly_once || !self.somebody_was_stopped {

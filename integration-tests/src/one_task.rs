@@ -183,7 +183,8 @@ impl OneTask {
             let messages: Vec<FromWorker> = self.worker.take_messages().collect();
             for message in messages {
                 match message {
-                    FromWorker::Produce(mut produced) => {
+                    FromWorker::Produce(output) => {
+                        let mut produced = output.batch;
                         self.written += u64::from(produced.batch.count());
                         std::hint::black_box(produced.batch.stamp_none());
                     }

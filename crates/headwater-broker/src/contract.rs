@@ -185,6 +185,9 @@ macro_rules! contract_suite {
                 writing::lost_requests_keep_the_order
                 writing::an_overtaken_batch_keeps_its_place
                 writing::nothing_follows_a_failed_batch
+                writing::refused_records_are_left_out
+                writing::a_batch_with_refused_records_fails
+                writing::a_batch_that_is_too_large_is_sent_in_parts
                 writing::a_batch_that_does_not_arrive_times_out
                 transactions::a_transaction_is_seen_when_it_is_committed
                 transactions::an_aborted_transaction_is_passed_over
@@ -194,6 +197,7 @@ macro_rules! contract_suite {
                 transactions::offsets_are_committed_with_the_transaction
                 transactions::a_transaction_outlives_a_stale_grant
                 transactions::a_failed_batch_is_aborted_with_its_transaction
+                transactions::a_transaction_goes_on_without_refused_records
                 transactions::a_disturbed_transaction_is_whole
                 transactions::a_newer_writer_fences_the_older
                 transactions::a_fenced_writer_does_not_commit

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::{GroupId, TopicName, TopicPartition};
+use crate::{GroupId, RefusedRecord, TopicName, TopicPartition};
 
 /// What a caller should do after a [`BrokerError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +146,31 @@ pub enum BrokerError {
         /// The topic's limit; `None` where we may not ask for it.
         limit_bytes: Option<usize>,
     },
+    /// The broker does not take records of a batch, and so nothing of it.
+    #[error(
+        "{topic_partition} does not take {}: {name} ({code}){}",
+        records_or_batch(records),
+        reasons(message, records)
+    )]
+    RecordsRefused {
+        /// The partition.
+        topic_partition: TopicPartition,
+        /// Kafka's error code.
+        code: i16,
+        /// Kafka's name of the code, for instance `INVALID_RECORD`.
+        name: String,
+        /// What the broker says of the batch; may be empty.
+        message: String,
+        /// The records that it does not take; empty when it does not tell which (before 2.4).
+        records: Vec<RefusedRecord>,
+    },
+    /// All that was left to write of a batch were records that the broker does not take, and they
+    /// were left out, as their [judge](crate::RecordJudge) has decided. Nothing has failed.
+    #[error("the records of a batch for {topic_partition} were left out")]
+    LeftOut {
+        /// The partition.
+        topic_partition: TopicPartition,
+    },
     /// Bytes of a batch do not make sense.
     #[error("corrupt batch in {topic_partition}: {source}")]
     CorruptBatch {
@@ -281,6 +306,20 @@ fn number_or_unknown(number: Option<impl fmt::Display>) -> String {
     number.map_or_else(|| "unknown".to_owned(), |number| number.to_string())
 }
 
+fn records_or_batch(records: &[RefusedRecord]) -> String {
+    match records {
+        [] => "a batch".to_owned(),
+        [record] => format!("record {} of a batch", record.index),
+        more => format!("{} records of a batch", more.len()),
+    }
+}
+
+fn reasons(message: &str, records: &[RefusedRecord]) -> String {
+    let first = records.iter().map(|record| record.message.as_str()).find(|it| !it.is_empty());
+    let reason = first.unwrap_or(message);
+    if reason.is_empty() { String::new() } else { format!(": {reason}") }
+}
+
 impl BrokerError {
     /// What to do next.
     pub fn next_step(&self) -> NextStep {
@@ -304,6 +343,8 @@ impl BrokerError {
             | Self::TopicExists { .. }
             | Self::InvalidTopic { .. }
             | Self::BatchTooLarge { .. }
+            | Self::RecordsRefused { .. }
+            | Self::LeftOut { .. }
             | Self::CorruptBatch { .. }
             | Self::FencedInstanceId { .. }
             | Self::InconsistentProtocol { .. }
@@ -315,5 +356,18 @@ impl BrokerError {
             | Self::Closed
             | Self::Storage { .. } => NextStep::Fail,
         }
+    }
+
+    /// Whether a leader has found records of a batch that it does not take, before it has written
+    /// anything.
+    pub const fn is_refusal(&self) -> bool {
+        matches!(self, Self::BatchTooLarge { .. } | Self::RecordsRefused { .. })
+    }
+
+    /// Whether a batch was not delivered in time, or there is no such partition (any more): a failure
+    /// of the batch, not of who writes it or of his rights.
+    pub fn is_undelivered(&self) -> bool {
+        let is_gone = matches!(self, Self::UnknownTopic { .. } | Self::UnknownPartition { .. });
+        is_gone || self.next_step() == NextStep::Retry
     }
 }

@@ -15,6 +15,7 @@ pub mod contract;
 mod described;
 mod error;
 mod group;
+mod judge;
 mod names;
 mod offsets;
 mod open_transaction;
@@ -30,6 +31,7 @@ pub use error::{BrokerError, NextStep};
 pub use group::{
     Grant, GroupEvent, GroupOptions, JoinedMember, MemberAssignment, MemberId, Membership,
 };
+pub use judge::{RecordJudge, RefusedRecord, UnsettledBatch};
 pub use names::{GroupId, TopicId, TopicName, TopicPartition};
 pub use offsets::{
     CommittedOffset, EpochEnd, EpochQuery, Isolation, ListedOffset, OffsetCommit, OffsetQuery,

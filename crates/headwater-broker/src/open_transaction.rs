@@ -59,7 +59,7 @@ impl OpenTransaction {
         }
         for sent in &self.sent {
             match sent.clone().await {
-                Ok(_) => {}
+                Ok(_) | Err(BrokerError::LeftOut { .. }) => {}
                 Err(error @ BrokerError::ProducerFenced { .. }) => return Err(error),
                 Err(error) => return Err(self.abortable(error.to_string())),
             }

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use headwater_records::PendingBatch;
 
-use crate::{BrokerError, Grant, OffsetCommit, TopicPartition};
+use crate::{BrokerError, Grant, OffsetCommit, RecordJudge, TopicPartition};
 
 /// A batch on its way to one partition.
 #[derive(Debug)]
@@ -64,7 +65,20 @@ pub trait LogWriter: fmt::Debug + Send {
     /// Hands a batch over. Does not wait for anything: the order of the calls is the order of the
     /// appends per partition, and the result is in the acknowledgement. The sends of a partition
     /// after a failed one fail too, so that no gap can arise; then the writer is to be replaced.
-    fn send(&mut self, batch: ProduceBatch) -> Acknowledgement;
+    fn send(&mut self, batch: ProduceBatch) -> Acknowledgement {
+        self.send_judged(batch, None)
+    }
+
+    /// As [`send`](Self::send). When the broker refuses records of the batch, `judge` is asked what
+    /// becomes of them; what is left goes to the place that the batch would have had, so those after
+    /// it do not fail, and a transaction can be committed. The acknowledgement of a batch of which
+    /// nothing was left to write is [`BrokerError::LeftOut`]; that of one which was sent in parts with
+    /// records left out may name an offset that is too low by as many.
+    fn send_judged(
+        &mut self,
+        batch: ProduceBatch,
+        judge: Option<Arc<dyn RecordJudge>>,
+    ) -> Acknowledgement;
 }
 
 /// A writer whose batches and offsets take effect together or not at all (KIP-98, KIP-447).

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use headwater_broker::{
-    AbortedTransaction, Appended, BrokerError, EpochEnd, Isolation, TopicPartition,
+    AbortedTransaction, Appended, BrokerError, EpochEnd, Isolation, RefusedRecord, TopicPartition,
 };
 use headwater_records::{
     Batch, BatchRecords, ControlKind, control_batch, set_base_offset, set_max_timestamp_log_append,
@@ -157,7 +157,38 @@ impl Log {
         {
             return Ok(Appended { base_offset, log_start_offset: self.start });
         }
+        if self.config.compact {
+            self.check_keys(batch)?;
+        }
         self.place_at_end(batch.bytes(), None, now_ms, options)
+    }
+
+    /// Compaction is by key: a record without one is not taken.
+    fn check_keys(&self, batch: &Batch) -> Result<(), BrokerError> {
+        let topic_partition = &self.topic_partition;
+        let corrupt = |source| {
+            let topic_partition = topic_partition.clone();
+            BrokerError::CorruptBatch { topic_partition, source }
+        };
+        let mut refused = Vec::new();
+        for (index, record) in (0..).zip(&batch.decompress(DECOMPRESSED_MAX).map_err(corrupt)?) {
+            if record.map_err(corrupt)?.key.is_none() {
+                let message = format!(
+                    "Compacted topic cannot accept message without key in topic partition {topic_partition}."
+                );
+                refused.push(RefusedRecord { index, message });
+            }
+        }
+        if refused.is_empty() {
+            return Ok(());
+        }
+        Err(BrokerError::RecordsRefused {
+            topic_partition: topic_partition.clone(),
+            code: 87,
+            name: "INVALID_RECORD".to_owned(),
+            message: "One or more records have been rejected".to_owned(),
+            records: refused,
+        })
     }
 
     /// Ends the transaction of a producer in this log.

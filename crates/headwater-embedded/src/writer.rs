@@ -10,7 +10,8 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use headwater_broker::{
-    Acknowledgement, Appended, BrokerError, LogWriter, ProduceBatch, TopicPartition, WriterOptions,
+    Acknowledgement, Appended, BrokerError, LogWriter, ProduceBatch, RecordJudge, TopicPartition,
+    UnsettledBatch, WriterOptions,
 };
 use headwater_records::ProducerStamp;
 use tokio::sync::{mpsc, oneshot};
@@ -19,7 +20,6 @@ use tokio::time::Instant;
 
 use crate::broker::{Embedded, Shared};
 use crate::faults::CallKind;
-use crate::producers::following;
 use crate::transactions::{Producer, Seat};
 use crate::wire::{Request, Wiring, again};
 
@@ -34,27 +34,22 @@ pub(crate) use transactional::EmbeddedTransactionalWriter;
 /// dropping the writer is what a crash is to a client.
 pub(crate) struct EmbeddedWriter {
     producer: Producer,
-    is_transactional: bool,
-    sequences: HashMap<TopicPartition, i32>,
     jobs: mpsc::UnboundedSender<Job>,
     task: AbortHandle,
     /// Keeps the broker open. The task does not, since an aborted task may linger for a moment.
     _shared: Arc<Shared>,
 }
 
-/// A stamped batch for a partition.
+/// What comes from the writer, in its order.
 #[derive(Debug)]
-struct Job {
-    topic_partition: TopicPartition,
-    batch: Pending,
+enum Job {
+    /// A batch for a partition.
+    Batch { topic_partition: TopicPartition, batch: Pending },
+    /// Nothing is on its way, and what comes next is this producer's.
+    GoOnAs(Producer),
 }
 
-#[derive(Debug)]
-struct Pending {
-    bytes: Bytes,
-    producer: Producer,
-    acknowledge: oneshot::Sender<Result<Appended, BrokerError>>,
-}
+type Pending = UnsettledBatch<oneshot::Sender<Result<Appended, BrokerError>>>;
 
 impl EmbeddedWriter {
     pub(crate) fn new(broker: &Embedded, producer_id: i64, options: WriterOptions) -> Self {
@@ -69,10 +64,10 @@ impl EmbeddedWriter {
         options: WriterOptions,
     ) -> Self {
         let (jobs, incoming) = mpsc::unbounded_channel();
-        let is_transactional = seat.is_some();
         let sender = Sender {
             shared: Arc::downgrade(&broker.shared),
             wiring: broker.wiring.clone(),
+            producer,
             seat,
             delivery_timeout: options.delivery_timeout,
             lanes: Vec::new(),
@@ -81,37 +76,31 @@ impl EmbeddedWriter {
             in_flight: FuturesUnordered::new(),
         };
         let task = tokio::spawn(sender.run(incoming)).abort_handle();
-        let sequences = HashMap::new();
         let shared = Arc::clone(&broker.shared);
-        Self { producer, is_transactional, sequences, jobs, task, _shared: shared }
+        Self { producer, jobs, task, _shared: shared }
     }
 
     /// Writes as this producer from now on. Nothing is on its way.
     fn go_on_as(&mut self, producer: Producer) {
         self.producer = producer;
-        self.sequences.clear();
+        // Without the task no batch will get anywhere, and its acknowledgement says so.
+        drop(self.jobs.send(Job::GoOnAs(producer)));
     }
 }
 
 impl LogWriter for EmbeddedWriter {
-    fn send(&mut self, batch: ProduceBatch) -> Acknowledgement {
-        let ProduceBatch { topic_partition, mut batch } = batch;
-        let count = i32::try_from(batch.count()).expect("a batch has an i32 of records");
-        let next = self.sequences.entry(topic_partition.clone()).or_insert(0);
-        let base_sequence = *next;
-        *next = following(base_sequence, count);
-        let bytes = batch.stamp(ProducerStamp {
-            producer_id: self.producer.id,
-            producer_epoch: self.producer.epoch,
-            base_sequence,
-            transactional: self.is_transactional,
-        });
+    fn send_judged(
+        &mut self,
+        batch: ProduceBatch,
+        judge: Option<Arc<dyn RecordJudge>>,
+    ) -> Acknowledgement {
+        let ProduceBatch { topic_partition, batch } = batch;
         let (acknowledge, acknowledged) = oneshot::channel();
-        let producer = self.producer;
-        let job = Job { topic_partition, batch: Pending { bytes, producer, acknowledge } };
-        if let Err(mpsc::error::SendError(job)) = self.jobs.send(job) {
-            // Only when the runtime is gone. Nobody can have dropped the receiver yet.
-            drop(job.batch.acknowledge.send(Err(BrokerError::Closed)));
+        let batch = Pending::new(batch, judge, acknowledge);
+        let job = Job::Batch { topic_partition, batch };
+        if let Err(mpsc::error::SendError(Job::Batch { batch, .. })) = self.jobs.send(job) {
+            // Only when the runtime is gone.
+            settle(batch, Err(BrokerError::Closed));
         }
         Box::pin(async move { acknowledged.await.unwrap_or(Err(BrokerError::Closed)) })
     }
@@ -133,6 +122,7 @@ impl fmt::Debug for EmbeddedWriter {
 struct Sender {
     shared: Weak<Shared>,
     wiring: Wiring,
+    producer: Producer,
     seat: Option<Arc<Seat>>,
     delivery_timeout: Duration,
     lanes: Vec<(TopicPartition, Lane<Pending>)>,
@@ -173,30 +163,46 @@ impl Sender {
     }
 
     fn take_job(&mut self, job: Job) {
-        let Job { topic_partition, batch } = job;
-        let lane = self.lane_of(&topic_partition);
-        let (_, lanes) = &mut self.lanes[lane];
-        if let Some(error) = lanes.failure() {
-            return acknowledge(batch, Err(error.clone()));
+        let (topic_partition, batch) = match job {
+            Job::Batch { topic_partition, batch } => (topic_partition, batch),
+            Job::GoOnAs(producer) => {
+                self.producer = producer;
+                self.lanes.iter_mut().for_each(|(_, lane)| lane.begin_anew());
+                return;
+            }
+        };
+        let index = self.lane_of(&topic_partition);
+        let (_, lane) = &mut self.lanes[index];
+        if let Some(error) = lane.failure() {
+            batch.show_failed(&topic_partition, error);
+            return settle(batch, Err(error.clone()));
         }
         // Nothing can go wrong on the way, so nothing has to be kept in mind.
         let shared = self.shared.upgrade();
         let undisturbed = shared.is_some_and(|shared| self.wiring.is_direct(&shared.faults));
-        if lanes.is_idle() && undisturbed {
-            let (bytes, by) = (batch.bytes.clone(), batch.producer);
-            let result = produce(&self.shared, self.seat.as_deref(), &topic_partition, bytes, by);
-            if result.is_ok() {
-                return acknowledge(batch, result);
-            }
-            let now = Instant::now();
-            lanes.push(batch, now + self.delivery_timeout);
-            if let Some((number, _)) = lanes.next_to_send(now) {
-                self.take_answer(Answer { lane, number, result });
-            }
-            return;
+        let is_direct = lane.is_idle() && undisturbed;
+        let (now, count) = (Instant::now(), count(&batch));
+        lane.push(batch, count, now + self.delivery_timeout);
+        if !is_direct {
+            return self.send_from(index);
         }
-        lanes.push(batch, Instant::now() + self.delivery_timeout);
-        self.send_from(lane);
+        let stamp = self.stamp(0);
+        let (_, lane) = &mut self.lanes[index];
+        let Some((number, base_sequence, batch)) = lane.next_to_send(now) else { return };
+        let bytes = batch.batch_mut().stamp(ProducerStamp { base_sequence, ..stamp });
+        let by = self.producer;
+        let result = produce(&self.shared, self.seat.as_deref(), &topic_partition, bytes, by);
+        self.take_answer(Answer { lane: index, number, result });
+    }
+
+    fn stamp(&self, base_sequence: i32) -> ProducerStamp {
+        let Producer { id, epoch } = self.producer;
+        ProducerStamp {
+            producer_id: id,
+            producer_epoch: epoch,
+            base_sequence,
+            transactional: self.seat.is_some(),
+        }
     }
 
     fn take_answer(&mut self, answer: Answer) {
@@ -216,7 +222,7 @@ impl Sender {
     fn settle(&mut self, lane: usize, settled: Settled<Pending, Appended>) {
         match settled {
             Settled::Nothing => {}
-            Settled::Done(batch, appended) => acknowledge(batch, Ok(appended)),
+            Settled::Done(batch, appended) => settle(batch, Ok(appended)),
             Settled::Failed(batches, error) => {
                 tracing::warn!(
                     partition = %self.lanes[lane].0,
@@ -225,22 +231,51 @@ impl Sender {
                     "a batch could not be written, and those after it fail with it"
                 );
                 for batch in batches {
-                    acknowledge(batch, Err(error.clone()));
+                    batch.show_failed(&self.lanes[lane].0, &error);
+                    settle(batch, Err(error.clone()));
                 }
             }
         }
+        self.decide_refused(lane);
         self.send_from(lane);
     }
 
+    /// Puts what is left of a batch whose records were refused in its place.
+    fn decide_refused(&mut self, index: usize) {
+        let (at, lane) = &mut self.lanes[index];
+        let Some((batch, error)) = lane.refused() else { return };
+        let settled = match batch.sent_instead(at, error) {
+            Some(parts) => lane.replace(|batch| {
+                let (parts, waiter) = batch.divide(parts);
+                if let Some(waiter) = waiter {
+                    // Who does not wait for it does not want to know.
+                    drop(waiter.send(Err(BrokerError::LeftOut { topic_partition: at.clone() })));
+                }
+                let part = |part| {
+                    let count = count(&part);
+                    (part, count)
+                };
+                parts.into_iter().map(part).collect()
+            }),
+            None => {
+                let error = error.clone();
+                lane.fail(error)
+            }
+        };
+        self.settle(index, settled);
+    }
+
     fn send_from(&mut self, index: usize) {
+        let stamp = self.stamp(0);
         let (topic_partition, lane) = &mut self.lanes[index];
-        while let Some((number, batch)) = lane.next_to_send(Instant::now()) {
+        while let Some((number, base_sequence, batch)) = lane.next_to_send(Instant::now()) {
+            let bytes = batch.batch_mut().stamp(ProducerStamp { base_sequence, ..stamp });
             let shared = Weak::clone(&self.shared);
             let fault = shared
                 .upgrade()
                 .and_then(|shared| shared.faults.decide(CallKind::Produce, topic_partition));
             let (topic_partition, wiring) = (topic_partition.clone(), self.wiring.clone());
-            let (bytes, by, seat) = (batch.bytes.clone(), batch.producer, self.seat.clone());
+            let (by, seat) = (self.producer, self.seat.clone());
             self.in_flight.push(Box::pin(async move {
                 let request = Request::new(CallKind::Produce, [&topic_partition]);
                 let producing = async {
@@ -292,7 +327,13 @@ fn produce(
     shared.produce(&partition, batch)
 }
 
-fn acknowledge(batch: Pending, result: Result<Appended, BrokerError>) {
-    // Who does not wait for it does not want to know.
-    drop(batch.acknowledge.send(result));
+fn count(batch: &Pending) -> i32 {
+    i32::try_from(batch.batch().count()).expect("a batch has an i32 of records")
+}
+
+fn settle(batch: Pending, result: Result<Appended, BrokerError>) {
+    if let Some((waiter, result)) = batch.settle(result) {
+        // Who does not wait for it does not want to know.
+        drop(waiter.send(result));
+    }
 }

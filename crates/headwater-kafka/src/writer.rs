@@ -1,12 +1,13 @@
 //! The idempotent writer: each batch is in the log once, in the order of the calls, whatever is
 //! sent again underneath (KIP-98).
 //!
-//! [`lane`] decides for one partition, [`request`] and [`verdict`] read and write Produce,
+//! [`lane`] decides for one partition, [`pending`] is a batch and who waits for it, [`request`] and [`verdict`] read and write Produce,
 //! [`look_up`] finds a batch in a log, [`sender`] is the task that does it all. [`transactional`] is
 //! the same with transactions, [`transaction`] the calls these take.
 
 mod lane;
 mod look_up;
+mod pending;
 mod request;
 mod sender;
 mod transaction;
@@ -14,9 +15,12 @@ mod transactional;
 mod verdict;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_broker::{Acknowledgement, BrokerError, LogWriter, ProduceBatch, WriterOptions};
+use headwater_broker::{
+    Acknowledgement, BrokerError, LogWriter, ProduceBatch, RecordJudge, WriterOptions,
+};
 use kafka_protocol::messages::{InitProducerIdRequest, ProducerId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -24,7 +28,8 @@ use tokio::task::JoinHandle;
 use crate::call::{Client, Destination};
 use crate::codes::About;
 use lane::Producer;
-use sender::{Job, Pending, Sender};
+use pending::Pending;
+use sender::{Job, Sender};
 use transaction::Transactions;
 
 pub(crate) use transactional::KafkaTransactionalWriter;
@@ -102,10 +107,14 @@ async fn new_producer(client: &Client) -> Result<Producer, BrokerError> {
 }
 
 impl LogWriter for KafkaWriter {
-    fn send(&mut self, batch: ProduceBatch) -> Acknowledgement {
+    fn send_judged(
+        &mut self,
+        batch: ProduceBatch,
+        judge: Option<Arc<dyn RecordJudge>>,
+    ) -> Acknowledgement {
         let ProduceBatch { topic_partition, batch } = batch;
         let (acknowledge, acknowledged) = oneshot::channel();
-        let job = Job::Batch { topic_partition, batch: Pending::new(batch, acknowledge) };
+        let job = Job::Batch { topic_partition, batch: Pending::new(batch, judge, acknowledge) };
         if let Err(mpsc::error::SendError(Job::Batch { batch, .. })) = self.jobs.send(job) {
             // Only when the runtime is gone.
             batch.acknowledge(Err(BrokerError::Closed));

@@ -35,9 +35,9 @@ pub use process::{
     CachedUpdate, Cx, DefaultTimestampExtractor, DropCounts, DropReason, DroppedRecords,
     ExceptionHandler, ExtractedTime, Failure, FailureKind, FetchedEntries, FetchedEntry,
     FlushListener, Handlers, Headers, NodeIndex, NullError, NullPart, NullRecords, OffsetReset,
-    OperatorProgram, OperatorSlot, OperatorTimes, OutputTopic, ProcessorProgram, ProcessorSlot,
-    ProcessorSupplier, Program, PunctuationToken, PunctuationType, RawRecord, Reaction,
-    RecordPosition, SegmentedCursor, SinkProgram, SinkSlot, SourceNode, SourceProgram,
+    OperatorProgram, OperatorSlot, OperatorTimes, OutputRecord, OutputTopic, ProcessorProgram,
+    ProcessorSlot, ProcessorSupplier, Program, PunctuationToken, PunctuationType, RawRecord,
+    Reaction, RecordPosition, SegmentedCursor, SinkProgram, SinkSlot, SourceNode, SourceProgram,
     StoreBackendChoice, StoreCursor, StoreFormats, StoreProgram, StoreSlot, StoredEntry,
     StoredVersion, TaskError, TaskErrorKind, TaskProcessor, UserError, UserPanic, WindowFetch,
     dead_letter, log_and_continue, log_and_fail,
@@ -54,7 +54,7 @@ pub use task::{
 };
 pub use topics_check::TopicsError;
 pub use worker::{
-    ClosedTask, CommittedTask, FetchedInput, FromWorker, Now, OutputLimits, Partitioning,
-    SealedCommit, SealedStorage, SealedTask, Step, StoreQuestion, ToWorker, TopicLookup, Worker,
-    WorkerConfig, WorkerCounts,
+    BatchOrigin, ClosedTask, CommittedTask, FetchedInput, FromWorker, Now, OutputBatch,
+    OutputLimits, Partitioning, SealedCommit, SealedStorage, SealedTask, Step, StoreQuestion,
+    ToWorker, TopicLookup, Worker, WorkerConfig, WorkerCounts,
 };

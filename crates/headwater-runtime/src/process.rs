@@ -23,7 +23,8 @@ pub use drops::{DropCounts, DropReason, DroppedRecords};
 pub use error::{FailureKind, RecordPosition, TaskError, TaskErrorKind, UserError, UserPanic};
 pub use extractor::DefaultTimestampExtractor;
 pub use handler::{
-    ExceptionHandler, Failure, Handlers, Reaction, dead_letter, log_and_continue, log_and_fail,
+    ExceptionHandler, Failure, Handlers, OutputRecord, Reaction, dead_letter, log_and_continue,
+    log_and_fail,
 };
 pub use headers::Headers;
 pub use null_records::{NullError, NullPart, NullRecords};
@@ -38,5 +39,5 @@ pub use punctuation::{
 };
 pub use slots::{NodeIndex, OperatorSlot, ProcessorSlot, SinkSlot, StoreSlot};
 
-pub(crate) use cx::{Origin, Segments};
+pub(crate) use cx::{Origin, RETRY_OF_WHAT_STAYS, Segments, borrow_headers};
 pub(crate) use dead_letter::dead_letter_headers;

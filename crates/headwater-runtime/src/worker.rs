@@ -9,22 +9,22 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_broker::{ProduceBatch, TopicName};
+use headwater_broker::TopicName;
 use headwater_topology::TaskId;
 
 pub use messages::{
     ClosedTask, CommittedTask, FetchedInput, FromWorker, Now, SealedCommit, SealedStorage,
     SealedTask, StoreQuestion, ToWorker,
 };
-pub use outputs::{OutputLimits, Partitioning};
+pub use outputs::{BatchOrigin, OutputBatch, OutputLimits, Partitioning};
 
 pub(crate) use outputs::{AppendError, Outputs, TopicIndex};
 pub(crate) use thread_core::ThreadCore;
 
 use crate::config::StreamsConfig;
 use crate::process::{
-    DefaultTimestampExtractor, DropCounts, DroppedRecords, Handlers, NullRecords, TaskError,
-    UserError,
+    DefaultTimestampExtractor, DropCounts, DropReason, DroppedRecords, Handlers, NullRecords,
+    TaskError, UserError,
 };
 use crate::task::{Choice, Input, MaxTaskIdle, NewTask, Task};
 
@@ -242,6 +242,11 @@ impl Worker {
             ToWorker::CommitFailed(tasks) => self.commit_failed(tasks),
             ToWorker::Acknowledged { bytes } => {
                 self.unacknowledged_bytes = self.unacknowledged_bytes.saturating_sub(bytes);
+            }
+            ToWorker::LeftOut { task, node } => {
+                if let Some(slot) = self.tasks.get(&task) {
+                    slot.task.core.watch.count_drop(node, DropReason::Production);
+                }
             }
             ToWorker::Pause(paused) => self.paused = paused,
             ToWorker::Ask(question) => self.answer(question),
@@ -562,8 +567,8 @@ impl Worker {
     }
 }
 
-fn produce(messages: &mut Vec<FromWorker>, unacknowledged: &mut usize, batch: ProduceBatch) {
-    *unacknowledged += batch.batch.size_bytes();
+fn produce(messages: &mut Vec<FromWorker>, unacknowledged: &mut usize, batch: OutputBatch) {
+    *unacknowledged += batch.batch.batch.size_bytes();
     messages.push(FromWorker::Produce(batch));
 }
 

@@ -1,5 +1,6 @@
 //! What the tests write, read and do in groups.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,8 +12,8 @@ use super::Subject;
 use crate::{
     Acknowledgement, Appended, BrokerError, FetchPartition, FetchRequest, FetchedData, Grant,
     GroupEvent, GroupId, GroupOptions, Isolation, LogReader, LogWriter, MemberAssignment,
-    Membership, OffsetQuery, OffsetSpec, ProduceBatch, TopicPartition, TransactionalOptions,
-    TransactionalWriter, WriterOptions,
+    Membership, OffsetQuery, OffsetSpec, ProduceBatch, RecordJudge, TopicPartition,
+    TransactionalOptions, TransactionalWriter, WriterOptions,
 };
 
 /// A size that limits nothing here.
@@ -32,6 +33,56 @@ pub(super) fn batch_at(timestamp: i64, values: &[&str]) -> PendingBatch {
         builder.append(record).expect("a small record fits");
     }
     builder.finish()
+}
+
+/// A batch of records with these values, each with its key; those that begin with `-` have none.
+pub(super) fn keyed(values: &str) -> PendingBatch {
+    let mut builder = BatchBuilder::new(Compression::None);
+    for (timestamp, text) in (0..).zip(values.split(' ')) {
+        let keyless = text.strip_prefix('-');
+        let key = keyless.is_none().then_some(text.as_bytes());
+        let value = Some(keyless.unwrap_or(text).as_bytes());
+        let record = Record { timestamp, key, value, headers: &[] };
+        builder.append(record).expect("a small record fits");
+    }
+    builder.finish()
+}
+
+pub(super) fn send_keyed(
+    writer: &mut (impl LogWriter + ?Sized),
+    at: &TopicPartition,
+    values: &str,
+    judge: &Arc<Judge>,
+) -> Acknowledgement {
+    let batch = ProduceBatch { topic_partition: at.clone(), batch: keyed(values) };
+    writer.send_judged(batch, Some(Arc::clone(judge) as Arc<dyn RecordJudge>))
+}
+
+/// Always answers the same, and remembers the values of the records it was asked about.
+#[derive(Debug)]
+pub(super) struct Judge {
+    answer: bool,
+    pub(super) asked: Mutex<Vec<String>>,
+}
+
+impl Judge {
+    pub(super) fn new(answer: bool) -> Self {
+        Self { answer, asked: Mutex::default() }
+    }
+}
+
+impl RecordJudge for Judge {
+    fn goes_on_without(
+        &self,
+        _: &TopicPartition,
+        record: &RecordRef<'_>,
+        error: &BrokerError,
+    ) -> bool {
+        assert!(error.is_refusal(), "{error}");
+        let value = String::from_utf8_lossy(record.value.unwrap_or_default()).into_owned();
+        self.asked.lock().expect("no test panicked").push(value);
+        self.answer
+    }
 }
 
 pub(super) async fn writer(subject: &Subject) -> Box<dyn LogWriter> {

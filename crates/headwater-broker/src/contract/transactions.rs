@@ -1,10 +1,12 @@
 //! Transactions: what they make visible, and when.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::tools::{
-    TRANSACTION_TIMEOUT, acknowledged, batch_at, committed_values, complete_values, enter,
-    fetch_of, fetch_stable, latest, member, send, send_batch, transactional, values, write,
+    Judge, TRANSACTION_TIMEOUT, acknowledged, batch_at, committed_values, complete_values, enter,
+    fetch_of, fetch_stable, latest, member, send, send_batch, send_keyed, transactional, values,
+    write,
 };
 use super::{Disturbance, Subject, Trouble};
 use crate::{
@@ -211,6 +213,24 @@ pub async fn a_failed_batch_is_aborted_with_its_transaction(subject: Subject) {
     writer.commit().await.expect("the transaction can be committed");
     assert_eq!(complete_values(&subject, &first).await, ["new"]);
     assert_eq!(complete_values(&subject, &second).await, [""; 0]);
+}
+
+/// Records that a topic does not take are no failure of the transaction, if they may be left out.
+pub async fn a_transaction_goes_on_without_refused_records(subject: Subject) {
+    let topic = subject.create(1, &[("cleanup.policy", "compact")]).await;
+    let at = TopicPartition::new(topic.name.clone(), 0);
+    let mut writer = transactional(&subject, "writer").await;
+    let judge = Arc::new(Judge::new(true));
+    for transaction in ["a -x b", "-y", "c -z", "d"] {
+        let sent = send_keyed(&mut *writer, &at, transaction, &judge);
+        let after = send_keyed(&mut *writer, &at, "after", &judge);
+        let is_left_out = matches!(sent.await, Err(BrokerError::LeftOut { .. }));
+        assert_eq!(is_left_out, transaction == "-y");
+        acknowledged(after).await;
+        writer.commit().await.expect("what is left can be committed");
+    }
+    let expected = ["a", "b", "after", "after", "c", "after", "d", "after"];
+    assert_eq!(complete_values(&subject, &at).await, expected);
 }
 
 /// Whatever is lost on the way, a committed transaction is whole and there once.

@@ -1,11 +1,14 @@
 //! Writing logs.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::tools::{acknowledged, batch_at, send, send_batch, values, writer};
+use super::tools::{
+    Judge, acknowledged, batch_at, keyed, send, send_batch, send_keyed, values, writer,
+};
 use super::{Disturbance, Subject, Trouble};
-use crate::{BrokerError, LogWriter, TopicPartition, WriterOptions};
+use crate::{BrokerError, LogWriter, ProduceBatch, RecordJudge, TopicPartition, WriterOptions};
 
 /// Sends one batch for each number.
 fn send_all(
@@ -126,6 +129,80 @@ pub async fn nothing_follows_a_failed_batch(subject: Subject) {
     let mut replacement = super::tools::writer(&subject).await;
     acknowledged(send(&mut *replacement, &first, "new")).await;
     assert_eq!(values(&subject, &first).await, ["good", "new"]);
+}
+
+/// A compacted topic does not take records without keys. The writer's judge lets them be left out, and
+/// all others are in the log in the order of the calls.
+pub async fn refused_records_are_left_out(subject: Subject) {
+    let topic = subject.create(1, &[("cleanup.policy", "compact")]).await;
+    let at = TopicPartition::new(topic.name.clone(), 0);
+    let mut writer = writer(&subject).await;
+    let judge = Arc::new(Judge::new(true));
+    let sent: Vec<_> = ["a", "b -x c", "d", "-y -z", "e -v", "f", "g"]
+        .into_iter()
+        .map(|values| send_keyed(&mut *writer, &at, values, &judge))
+        .collect();
+    let mut offsets = Vec::new();
+    for acknowledgement in sent {
+        offsets.push(match acknowledgement.await {
+            Ok(appended) => Some(appended.base_offset),
+            Err(BrokerError::LeftOut { .. }) => None,
+            Err(error) => panic!("the other records are written: {error}"),
+        });
+    }
+    assert_eq!(offsets, [Some(0), Some(1), Some(3), None, Some(4), Some(5), Some(6)]);
+    assert_eq!(values(&subject, &at).await, ["a", "b", "c", "d", "e", "f", "g"]);
+    assert_eq!(*judge.asked.lock().expect("no test panicked"), ["x", "y", "z", "v"]);
+    acknowledged(send(&mut *writer, &at, "later")).await;
+}
+
+/// A batch with records that its topic does not take names them, and fails when nobody says that they
+/// may be left out.
+pub async fn a_batch_with_refused_records_fails(subject: Subject) {
+    let topic = subject.create(1, &[("cleanup.policy", "compact")]).await;
+    let at = TopicPartition::new(topic.name.clone(), 0);
+    for judge in [None, Some(Arc::new(Judge::new(false)))] {
+        let mut writer = writer(&subject).await;
+        let batch = keyed("a -x b -y");
+        let batch = ProduceBatch { topic_partition: at.clone(), batch };
+        let judge = judge.map(|judge| judge as Arc<dyn RecordJudge>);
+        let refused = writer.send_judged(batch, judge);
+        let after = send(&mut *writer, &at, "after");
+        let error = refused.await.expect_err("two records have no keys");
+        let BrokerError::RecordsRefused { ref name, ref records, .. } = error else {
+            panic!("they are named: {error}");
+        };
+        let indexes: Vec<u32> = records.iter().map(|record| record.index).collect();
+        assert_eq!((name.as_str(), indexes), ("INVALID_RECORD", vec![1, 3]), "{error}");
+        after.await.expect_err("there would be a gap");
+    }
+    assert_eq!(values(&subject, &at).await, [""; 0]);
+}
+
+/// A batch of several records that is larger than its topic takes is sent in parts; a record that is
+/// too large by itself is for the judge.
+pub async fn a_batch_that_is_too_large_is_sent_in_parts(subject: Subject) {
+    let topic = subject.create(1, &[("max.message.bytes", "500")]).await;
+    let at = TopicPartition::new(topic.name.clone(), 0);
+    let mut writer = writer(&subject).await;
+    let judge = Arc::new(Judge::new(true));
+    let texts: Vec<String> = (0..9).map(|number| number.to_string().repeat(150)).collect();
+    let large = "x".repeat(1000);
+    let mut all: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let first = send_batch(&mut *writer, &at, batch_at(0, &all));
+    let second = send(&mut *writer, &at, "between");
+    all.insert(4, &large);
+    let judged = ProduceBatch { topic_partition: at.clone(), batch: batch_at(0, &all) };
+    let third = writer.send_judged(judged, Some(judge.clone()));
+    let fourth = send(&mut *writer, &at, "after");
+    assert_eq!(acknowledged(first).await.base_offset, 0);
+    assert_eq!(acknowledged(second).await.base_offset, 9);
+    acknowledged(third).await;
+    assert_eq!(acknowledged(fourth).await.base_offset, 19);
+    let between = [String::from("between")];
+    let expected = [&texts[..], &between[..], &texts[..], &[String::from("after")]].concat();
+    assert_eq!(values(&subject, &at).await, expected);
+    assert_eq!(*judge.asked.lock().expect("no test panicked"), [large]);
 }
 
 /// A batch is tried until the delivery time-out, then it fails with those after it.

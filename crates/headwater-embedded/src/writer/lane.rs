@@ -7,7 +7,7 @@ use std::time::Duration;
 use headwater_broker::{BrokerError, NextStep};
 use tokio::time::Instant;
 
-use crate::producers::BATCHES_IN_FLIGHT_MAX;
+use crate::producers::{BATCHES_IN_FLIGHT_MAX, following};
 
 /// Between two attempts (`retry.backoff.ms` to `retry.backoff.max.ms`).
 const BACKOFF: Duration = Duration::from_millis(100);
@@ -19,6 +19,8 @@ pub(super) struct Lane<B> {
     queue: VecDeque<Entry<B>>,
     /// Number of the batch that comes in next.
     next_number: u64,
+    /// Sequence number of the record that comes in next.
+    next_sequence: i32,
     /// The first batch that failed for good: nothing may be sent after it.
     failed: Option<BrokerError>,
 }
@@ -27,17 +29,25 @@ pub(super) struct Lane<B> {
 struct Entry<B> {
     number: u64,
     batch: B,
+    count: i32,
+    base_sequence: i32,
     /// When it fails with [`BrokerError::TimedOut`].
     deadline: Instant,
     state: State,
     /// How often it was sent in vain.
     attempts: u32,
+    /// Whether one of these attempts may have been carried out.
+    in_doubt: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum State {
-    Waiting { not_before: Option<Instant> },
+    Waiting {
+        not_before: Option<Instant>,
+    },
     InFlight,
+    /// Its records were refused, and it is to be decided what is sent in its place.
+    Refused(BrokerError),
 }
 
 /// What an answer or the passing of time means for batches.
@@ -53,7 +63,7 @@ pub(super) enum Settled<B, T> {
 
 impl<B> Lane<B> {
     pub(super) fn new() -> Self {
-        Self { queue: VecDeque::new(), next_number: 0, failed: None }
+        Self { queue: VecDeque::new(), next_number: 0, next_sequence: 0, failed: None }
     }
 
     /// Why nothing may be sent any more.
@@ -65,23 +75,33 @@ impl<B> Lane<B> {
         self.queue.is_empty()
     }
 
-    /// Takes a batch in.
-    pub(super) fn push(&mut self, batch: B, deadline: Instant) {
+    /// Another producer writes from now on. Nothing is on its way.
+    pub(super) fn begin_anew(&mut self) {
+        self.next_sequence = 0;
+    }
+
+    /// Takes a batch of `count` records in.
+    pub(super) fn push(&mut self, batch: B, count: i32, deadline: Instant) {
         let number = self.next_number;
         self.next_number += 1;
+        let base_sequence = self.next_sequence;
+        self.next_sequence = following(base_sequence, count);
         self.queue.push_back(Entry {
             number,
             batch,
+            count,
+            base_sequence,
             deadline,
             state: State::Waiting { not_before: None },
             attempts: 0,
+            in_doubt: false,
         });
     }
 
-    /// The next batch to be sent now, by its number; it is in flight then. As Kafka's producer
+    /// The next batch to be sent now, by its number and its first sequence number; it is in flight then. As Kafka's producer
     /// does: some at a time, but one by one as long as any has to be sent again, so that they
     /// arrive in order.
-    pub(super) fn next_to_send(&mut self, now: Instant) -> Option<(u64, &B)> {
+    pub(super) fn next_to_send(&mut self, now: Instant) -> Option<(u64, i32, &mut B)> {
         let oldest = self.queue.front()?.number;
         let mut first = self.queue.iter().take(BATCHES_IN_FLIGHT_MAX);
         let retrying = first.any(|entry| entry.attempts > 0);
@@ -91,10 +111,10 @@ impl<B> Lane<B> {
         let in_window = self.queue.iter_mut().take_while(|e| e.number < oldest + window);
         let entry = { in_window }.find(|entry| match entry.state {
             State::Waiting { not_before } => not_before.is_none_or(|instant| instant <= now),
-            State::InFlight => false,
+            State::InFlight | State::Refused(_) => false,
         })?;
         entry.state = State::InFlight;
-        Some((entry.number, &entry.batch))
+        Some((entry.number, entry.base_sequence, &mut entry.batch))
     }
 
     /// Takes the answer for a batch.
@@ -117,6 +137,12 @@ impl<B> Lane<B> {
             }
             Err(error) => error,
         };
+        let entry = &mut self.queue[index];
+        if error.is_refusal() && !entry.in_doubt {
+            entry.attempts += 1;
+            entry.state = State::Refused(error);
+            return Settled::Nothing;
+        }
         // One before it has not arrived yet.
         let overtook = index > 0 && matches!(error, BrokerError::OutOfOrderSequence { .. });
         if !overtook && error.next_step() != NextStep::Retry {
@@ -125,7 +151,38 @@ impl<B> Lane<B> {
         let entry = &mut self.queue[index];
         let backoff = BACKOFF.saturating_mul(1 << entry.attempts.min(10)).min(BACKOFF_MAX);
         entry.attempts += 1;
+        entry.in_doubt |= !overtook;
         entry.state = State::Waiting { not_before: Some(now + backoff) };
+        Settled::Nothing
+    }
+
+    /// The oldest batch, if its records were refused and nothing behind it is on its way: it is to be
+    /// [replaced](Self::replace), or [given up](Self::fail).
+    pub(super) fn refused(&self) -> Option<(&B, &BrokerError)> {
+        let oldest = self.queue.front()?;
+        let State::Refused(error) = &oldest.state else { return None };
+        let is_on_its_way = |entry: &Entry<B>| matches!(entry.state, State::InFlight);
+        (!self.queue.iter().any(is_on_its_way)).then_some((&oldest.batch, error))
+    }
+
+    /// Puts these in the place of the oldest batch, which was [refused](Self::refused).
+    ///
+    /// Under other sequence numbers a batch behind it could get into the log twice, if an attempt that
+    /// nobody has answered were still to arrive: then all fail.
+    pub(super) fn replace<T>(&mut self, parts: impl FnOnce(B) -> Vec<(B, i32)>) -> Settled<B, T> {
+        if self.queue.iter().skip(1).any(|entry| entry.in_doubt) {
+            let error = self.refused().map(|(_, error)| error.clone());
+            return error.map_or(Settled::Nothing, |error| self.fail(error));
+        }
+        let Some(replaced) = self.queue.pop_front() else { return Settled::Nothing };
+        self.next_sequence = replaced.base_sequence;
+        let behind = std::mem::take(&mut self.queue);
+        for (batch, count) in parts(replaced.batch) {
+            self.push(batch, count, replaced.deadline);
+        }
+        for Entry { batch, count, deadline, .. } in behind {
+            self.push(batch, count, deadline);
+        }
         Settled::Nothing
     }
 
@@ -133,7 +190,7 @@ impl<B> Lane<B> {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let backoff = self.queue.front().and_then(|entry| match entry.state {
             State::Waiting { not_before } => not_before,
-            State::InFlight => None,
+            State::InFlight | State::Refused(_) => None,
         });
         self.queue.front().map(|entry| entry.deadline).into_iter().chain(backoff).min()
     }
@@ -149,7 +206,7 @@ impl<B> Lane<B> {
     }
 
     /// Nothing may follow a failed batch, or there would be a gap.
-    fn fail<T>(&mut self, error: BrokerError) -> Settled<B, T> {
+    pub(super) fn fail<T>(&mut self, error: BrokerError) -> Settled<B, T> {
         self.failed = Some(error.clone());
         let batches = std::mem::take(&mut self.queue).into_iter().map(|entry| entry.batch);
         Settled::Failed(batches.collect(), error)
@@ -175,12 +232,12 @@ mod tests {
             let number: u64 = number.parse().unwrap();
             let settled = match word {
                 "+" => {
-                    lane.push(lane.next_number, now + Duration::from_secs(10));
+                    lane.push(lane.next_number, 1, now + Duration::from_secs(10));
                     continue;
                 }
                 "s" => {
                     let mut sent = Vec::new();
-                    while let Some((number, _)) = lane.next_to_send(now) {
+                    while let Some((number, _, _)) = lane.next_to_send(now) {
                         sent.push(number);
                     }
                     writeln!(text, "sent {sent:?}").unwrap();

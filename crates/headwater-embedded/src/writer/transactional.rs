@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use headwater_broker::{
     Acknowledgement, BrokerError, Grant, LogWriter, NextStep, OffsetCommit, OpenTransaction,
-    ProduceBatch, TransactionalOptions, TransactionalWriter, WriterOptions,
+    ProduceBatch, RecordJudge, TransactionalOptions, TransactionalWriter, WriterOptions,
 };
 use headwater_records::ControlKind;
 use tokio::time::Instant;
@@ -109,8 +109,12 @@ fn start(
 }
 
 impl LogWriter for EmbeddedTransactionalWriter {
-    fn send(&mut self, batch: ProduceBatch) -> Acknowledgement {
-        self.open.sent(self.inner.send(batch))
+    fn send_judged(
+        &mut self,
+        batch: ProduceBatch,
+        judge: Option<Arc<dyn RecordJudge>>,
+    ) -> Acknowledgement {
+        self.open.sent(self.inner.send_judged(batch, judge))
     }
 }
 

@@ -289,21 +289,6 @@ fn find(directory: &Path, name: &str) -> Option<PathBuf> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_without_key_are_not_lost() {
-    check(
-        &[("cleanup.policy", "compact")],
-        "1 =1 a=1
-         2 =2 a=2
-         3 a=3
-         at 10",
-        &expect![[r"
-            at 10: 0 deleted, 2 compacted, 1 records out: 0..5 0:-=1 2:-=2 3:a=2 4:a=3
-        "]],
-    )
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_crash_in_the_middle_of_compaction_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (options, _clock) = clocked();

@@ -20,6 +20,9 @@
 //!   either the log has lost what it had acknowledged, or that this batch was appended so long ago
 //!   that the broker does not know it again: after a clean restart it remembers only the last batch
 //!   of a producer. The log itself tells which.
+//! - A batch whose records are refused has used no sequence number. When it is the oldest, and
+//!   everything sent behind it has been answered, what is left of it takes its place, and all that
+//!   waits is numbered anew.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -97,6 +100,9 @@ struct Entry<B> {
     refusal: Option<BrokerError>,
 }
 
+/// How many records a batch has, and the highest of their timestamps.
+pub(super) type Extent = (i32, i64);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting {
@@ -111,6 +117,8 @@ enum State {
     LookedUp {
         to_send: bool,
     },
+    /// Its records were refused, and it is to be decided what is sent in its place.
+    Refused,
 }
 
 /// Nobody was found to lead a partition.
@@ -233,23 +241,30 @@ impl<B> Lane<B> {
     }
 
     /// Takes a batch of `count` records in, at `wall_ms` by the clock on the wall.
-    pub(super) fn push(
+    pub(super) fn push(&mut self, now: Instant, wall_ms: i64, batch: B, extent: Extent) {
+        let deadline = now + self.delivery_timeout;
+        let entry = self.entry(deadline, wall_ms, batch, extent);
+        self.queue.push_back(entry);
+    }
+
+    /// A batch behind all others.
+    fn entry(
         &mut self,
-        now: Instant,
+        deadline: Instant,
         wall_ms: i64,
         batch: B,
-        (count, max_timestamp): (i32, i64),
-    ) {
+        (count, max_timestamp): Extent,
+    ) -> Entry<B> {
         let number = self.next_number;
         self.next_number += 1;
         let base_sequence = self.next_sequence;
         self.next_sequence = following(base_sequence, count);
-        self.queue.push_back(Entry {
+        Entry {
             number,
             batch,
             count,
             base_sequence,
-            deadline: now + self.delivery_timeout,
+            deadline,
             state: State::Waiting { not_before: None },
             attempts: 0,
             in_doubt: false,
@@ -257,7 +272,7 @@ impl<B> Lane<B> {
             is_old: wall_ms.saturating_sub(max_timestamp) > OLD_MS,
             unseen: false,
             refusal: None,
-        });
+        }
     }
 
     /// Whether [`Lane::next_to_send`] would give one.
@@ -296,7 +311,7 @@ impl<B> Lane<B> {
         let in_window = self.queue.iter().take_while(|entry| entry.number < oldest + window);
         { in_window }.position(|entry| match entry.state {
             State::Waiting { not_before } => not_before.is_none_or(|instant| instant <= now),
-            State::InFlight { .. } | State::LookedUp { .. } => false,
+            State::InFlight { .. } | State::LookedUp { .. } | State::Refused => false,
         })
     }
 
@@ -356,6 +371,13 @@ impl<B> Lane<B> {
         let as_oldest = matches!(self.queue[index].state, State::InFlight { as_oldest: true });
         match answer {
             Answer::Appended(appended) => return self.done(now, index, appended),
+            // An attempt that may have been carried out is no refusal of its records.
+            Answer::Refused(error) if error.is_refusal() && !self.queue[index].in_doubt => {
+                let entry = &mut self.queue[index];
+                entry.attempts = entry.attempts.saturating_add(1);
+                entry.state = State::Refused;
+                entry.refusal = Some(error);
+            }
             Answer::Refused(error) => return self.fail(error),
             Answer::OutOfOrder | Answer::Duplicate if as_oldest => {
                 return Settled::LookUp(self.seek(index, false));
@@ -384,6 +406,50 @@ impl<B> Lane<B> {
             }
         }
         self.renew_if_quiet()
+    }
+
+    /// The oldest batch, if its records were refused and nothing behind it is on its way: it is to be
+    /// [replaced](Self::replace), or [given up](Self::give_up).
+    pub(super) fn refused(&self) -> Option<(&B, &BrokerError)> {
+        let oldest = self.queue.front().filter(|entry| entry.state == State::Refused)?;
+        let is_quiet = |entry: &Entry<B>| match entry.state {
+            State::Waiting { .. } | State::Refused => true,
+            State::InFlight { .. } | State::LookedUp { .. } => false,
+        };
+        let error = oldest.refusal.as_ref()?;
+        self.queue.iter().all(is_quiet).then_some((&oldest.batch, error))
+    }
+
+    /// Puts these in the place of the oldest batch, which was [refused](Self::refused), and gives it
+    /// back.
+    ///
+    /// Under other sequence numbers a batch behind it could get into the log twice, if an attempt that
+    /// nobody has answered were still to arrive: then all fail.
+    pub(super) fn replace(
+        &mut self,
+        wall_ms: i64,
+        parts: impl FnOnce(B) -> Vec<(B, Extent)>,
+    ) -> Settled<B> {
+        let Some(replaced) = self.queue.pop_front() else { return Settled::Nothing };
+        if self.queue.iter().any(|entry| entry.in_doubt) {
+            let error = replaced.refusal.clone();
+            self.queue.push_front(replaced);
+            return error.map_or(Settled::Nothing, |error| self.fail(error));
+        }
+        self.next_sequence = replaced.base_sequence;
+        let behind = std::mem::take(&mut self.queue);
+        for (batch, extent) in parts(replaced.batch) {
+            let entry = self.entry(replaced.deadline, wall_ms, batch, extent);
+            self.queue.push_back(entry);
+        }
+        for mut entry in behind {
+            entry.number = self.next_number;
+            self.next_number += 1;
+            entry.base_sequence = self.next_sequence;
+            self.next_sequence = following(self.next_sequence, entry.count);
+            self.queue.push_back(entry);
+        }
+        Settled::Nothing
     }
 
     /// Takes what the log says about a batch: whether it is in there.
@@ -438,7 +504,7 @@ impl<B> Lane<B> {
         let oldest = self.queue.front()?;
         let pause = match oldest.state {
             State::Waiting { not_before } => not_before,
-            State::InFlight { .. } | State::LookedUp { .. } => None,
+            State::InFlight { .. } | State::LookedUp { .. } | State::Refused => None,
         };
         let leaderless = self.leaderless.as_ref().map(|leaderless| leaderless.until);
         let pauses = [pause, leaderless].into_iter().flatten();

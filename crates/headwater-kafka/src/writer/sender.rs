@@ -9,18 +9,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use headwater_broker::{Appended, Broker, BrokerError, Clock, SystemClock, TopicPartition, Topics};
-use headwater_records::{PendingBatch, ProducerStamp};
+use headwater_records::ProducerStamp;
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::lane::{Answer as Said, Lane, Producer, Settled, Sought};
 use super::look_up::look_up;
 use super::new_producer;
+use super::pending::Pending;
 use super::request::{Sent, frame, newest, told};
 use super::transaction::{Protocol, Transactions};
 use super::verdict::{Verdict, verdict};
@@ -49,41 +49,6 @@ pub(super) enum Job {
     BeginTransaction(Producer),
     /// Nothing more is to be sent; the task ends once what is on its way has been answered.
     Stop,
-}
-
-/// A batch with the one who waits for it.
-#[derive(Debug)]
-pub(super) struct Pending {
-    batch: PendingBatch,
-    /// As it was sent last. The same bytes are sent again.
-    stamped: Option<(ProducerStamp, Bytes)>,
-    acknowledge: oneshot::Sender<Result<Appended, BrokerError>>,
-}
-
-impl Pending {
-    pub(super) fn new(
-        batch: PendingBatch,
-        acknowledge: oneshot::Sender<Result<Appended, BrokerError>>,
-    ) -> Self {
-        Self { batch, stamped: None, acknowledge }
-    }
-
-    pub(super) fn acknowledge(self, result: Result<Appended, BrokerError>) {
-        // Who does not wait for it does not want to know.
-        drop(self.acknowledge.send(result));
-    }
-
-    fn stamp(&mut self, stamp: ProducerStamp) -> Bytes {
-        match &self.stamped {
-            Some((known, bytes)) if *known == stamp => bytes.clone(),
-            _ => {
-                self.stamped = None;
-                let bytes = self.batch.stamp(stamp);
-                self.stamped = Some((stamp, bytes.clone()));
-                bytes
-            }
-        }
-    }
 }
 
 pub(super) struct Sender {
@@ -210,11 +175,10 @@ impl Sender {
         let index = self.lane_of(&topic_partition);
         let lane = &mut self.lanes[index];
         if let Some(error) = lane.failure() {
-            return batch.acknowledge(Err(error.clone()));
+            return batch.fail(lane.topic_partition(), error);
         }
-        let count = i32::try_from(batch.batch.count()).expect("a batch has an i32 of records");
-        let records = (count, batch.batch.max_timestamp());
-        lane.push(Instant::now(), self.clock.wall_ms(), batch, records);
+        let extent = batch.extent();
+        lane.push(Instant::now(), self.clock.wall_ms(), batch, extent);
         self.busy.insert(index);
     }
 
@@ -365,7 +329,7 @@ impl Sender {
                     "a batch could not be written, and those after it fail with it"
                 );
                 for batch in batches {
-                    batch.acknowledge(Err(error.clone()));
+                    batch.fail(self.lanes[lane].topic_partition(), &error);
                 }
             }
             Settled::LookUp(sought) => self.look_up(lane, sought),
@@ -386,9 +350,27 @@ impl Sender {
                 }));
             }
         }
+        self.decide_refused(lane);
         if self.lanes[lane].is_idle() {
             self.busy.remove(&lane);
         }
+    }
+
+    /// Puts what is left of a batch whose records were refused in its place.
+    fn decide_refused(&mut self, lane: usize) {
+        let at = self.lanes[lane].topic_partition();
+        let Some((batch, error)) = self.lanes[lane].refused() else { return };
+        let settled = match batch.sent_instead(at, error) {
+            Some(parts) => {
+                let at = at.clone();
+                self.lanes[lane].replace(self.clock.wall_ms(), |batch| batch.divide(parts, &at))
+            }
+            None => {
+                let error = error.clone();
+                self.lanes[lane].give_up(error)
+            }
+        };
+        self.settle(lane, settled);
     }
 
     fn look_up(&self, lane: usize, sought: Sought) {
@@ -404,8 +386,7 @@ impl Sender {
     /// Finds out how large a batch may be, to say so.
     fn ask_limit(&self, sent: &Sent) {
         let Sent { topic_partition, lane, number, .. } = sent.clone();
-        let Some(size_bytes) = self.lanes[lane].batch(number).map(|batch| batch.batch.size_bytes())
-        else {
+        let Some(size_bytes) = self.lanes[lane].batch(number).map(Pending::size_bytes) else {
             return;
         };
         let handle = self.handle();

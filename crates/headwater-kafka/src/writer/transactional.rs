@@ -1,11 +1,12 @@
 //! The transactional writer: an idempotent one, and the calls that begin and end its transactions.
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use headwater_broker::{
     Acknowledgement, BrokerError, Grant, LogWriter, OffsetCommit, OpenTransaction, ProduceBatch,
-    TransactionalOptions, TransactionalWriter,
+    RecordJudge, TransactionalOptions, TransactionalWriter,
 };
 
 use super::KafkaWriter;
@@ -74,8 +75,12 @@ fn start(
 }
 
 impl LogWriter for KafkaTransactionalWriter {
-    fn send(&mut self, batch: ProduceBatch) -> Acknowledgement {
-        self.open.sent(self.inner.send(batch))
+    fn send_judged(
+        &mut self,
+        batch: ProduceBatch,
+        judge: Option<Arc<dyn RecordJudge>>,
+    ) -> Acknowledgement {
+        self.open.sent(self.inner.send_judged(batch, judge))
     }
 }
 

@@ -1,13 +1,15 @@
 //! What a leader's answer means for a batch: the one table of Produce's error codes.
 
-use headwater_broker::{Appended, BrokerError, TopicPartition};
+use headwater_broker::{Appended, BrokerError, RefusedRecord, TopicPartition};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::ProduceResponse;
-use kafka_protocol::messages::produce_response::PartitionProduceResponse;
+use kafka_protocol::messages::produce_response::{
+    BatchIndexAndErrorMessage, PartitionProduceResponse,
+};
 
 use super::lane::{Answer as Said, Producer};
 use crate::call::Answer;
-use crate::codes::{About, Remedy};
+use crate::codes::{About, Remedy, name};
 
 /// What an answer says about one batch.
 #[derive(Clone, Debug)]
@@ -41,6 +43,9 @@ pub(super) fn verdict(
             Verdict::Said(Said::Refused(BrokerError::ProducerFenced { producer_id: id, epoch }))
         }
         Some(E::MessageTooLarge | E::RecordListTooLarge) => Verdict::TooLarge,
+        Some(known @ (E::InvalidRecord | E::InvalidTimestamp | E::UnsupportedForMessageFormat)) => {
+            Verdict::Said(Said::Refused(refused(told, at, known)))
+        }
         known => {
             let message = told.error_message.as_deref();
             let failure = answer.refused(code, About::Partition(at), message);
@@ -66,6 +71,25 @@ pub(super) fn verdict(
                 Remedy::Again | Remedy::FindCoordinator => Verdict::Said(Said::InDoubt(error)),
             }
         }
+    }
+}
+
+/// The leader does not take records of the batch.
+fn refused(
+    told: &PartitionProduceResponse,
+    at: &TopicPartition,
+    error: ResponseError,
+) -> BrokerError {
+    let record = |told: &BatchIndexAndErrorMessage| RefusedRecord {
+        index: u32::try_from(told.batch_index).unwrap_or(u32::MAX),
+        message: told.batch_index_error_message.as_deref().unwrap_or_default().to_owned(),
+    };
+    BrokerError::RecordsRefused {
+        topic_partition: at.clone(),
+        code: told.error_code,
+        name: name(error),
+        message: told.error_message.as_deref().unwrap_or_default().to_owned(),
+        records: told.record_errors.iter().map(record).collect(),
     }
 }
 

@@ -17,17 +17,18 @@ mod apply;
 mod commit;
 mod epochs;
 mod followed;
+mod judge;
 mod sync;
 mod writer;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use headwater_broker::{
-    Appended, Broker, BrokerError, Clock, Grant, ProduceBatch, TopicPartition,
+    Appended, Broker, BrokerError, Clock, Grant, ProduceBatch, RecordJudge, TopicPartition,
     TransactionalOptions, WriterOptions,
 };
 use headwater_changelog::Blocking;
@@ -35,15 +36,17 @@ use headwater_topology::TaskId;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::InstanceError;
-use crate::worker::{CommittedTask, FromWorker, SealedCommit, ToWorker};
+use crate::worker::{BatchOrigin, CommittedTask, FromWorker, SealedCommit, ToWorker};
 use commit::{CommitEnd, CommitJob};
 use epochs::EpochLookup;
 use followed::Followed;
+use judge::{Judged, ProductionJudge, Sentence};
 use sync::SyncSchedule;
 use writer::{Writer, new_writer};
 
 pub(super) use epochs::leader_epochs;
 pub(super) use followed::FollowedChangelog;
+pub(super) use judge::Production;
 
 /// What a committer is told by the instance.
 #[derive(Debug)]
@@ -92,6 +95,8 @@ pub(super) struct Committer {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) blocking: Arc<dyn Blocking>,
     pub(super) writer_options: WriterOptions,
+    /// Of output that the broker does not take.
+    pub(super) production: Production,
     /// Of the thread's transactions, under exactly-once.
     pub(super) transactions: Option<TransactionalOptions>,
     /// How long is tried again what may pass.
@@ -104,11 +109,21 @@ pub(super) struct Committer {
     pub(super) events: mpsc::UnboundedSender<(usize, CommitterEvent)>,
 }
 
+/// The number of a batch of the thread, and of the dead letters of its records.
+type SentNumber = (u64, u32);
+
+/// A batch that waits for its writer.
+struct HeldBack {
+    number: SentNumber,
+    batch: ProduceBatch,
+    origin: Option<BatchOrigin>,
+}
+
 /// A batch on its way.
 type Sent = Pin<Box<dyn Future<Output = SentEnd> + Send>>;
 
 struct SentEnd {
-    number: u64,
+    number: SentNumber,
     topic_partition: TopicPartition,
     count: u32,
     bytes: usize,
@@ -120,14 +135,23 @@ struct Running {
     writer: Option<Writer>,
     /// A commit has the writer, and gives it back when its transaction is committed.
     writer_back: Option<oneshot::Receiver<Writer>>,
-    /// Batches of the next transaction.
-    held_back: VecDeque<ProduceBatch>,
+    /// Batches of the next transaction, or of the next writer.
+    held_back: VecDeque<HeldBack>,
+    /// A batch was not delivered, and it goes on without it: as soon as nothing is on its way, with
+    /// another writer.
+    wants_writer: bool,
     followed: Followed,
     syncs: SyncSchedule,
     sent: FuturesUnordered<Sent>,
     /// Numbers of the batches on their way.
-    unacknowledged: BTreeSet<u64>,
+    unacknowledged: BTreeSet<SentNumber>,
     last_number: u64,
+    /// What the production handler says, before its batch is answered.
+    judged: mpsc::UnboundedReceiver<Judged>,
+    judges: mpsc::UnboundedSender<Judged>,
+    /// The worst that it has said of batches that are not answered yet.
+    sentences: BTreeMap<u64, Sentence>,
+    dead_letters: u32,
     /// Acknowledged, and not yet told to the thread: each message wakes it.
     untold_bytes: usize,
     /// The commit that waits for acknowledgements, and the last batch that belongs to it.
@@ -147,16 +171,22 @@ impl Committer {
         mut said: mpsc::UnboundedReceiver<Vec<FromWorker>>,
     ) {
         let followed = Followed::new(Arc::clone(&self.clock));
+        let (judges, judged) = mpsc::unbounded_channel();
         let mut running = Running {
             committer: self,
             writer: None,
             writer_back: None,
             held_back: VecDeque::new(),
+            wants_writer: false,
             followed,
             syncs: SyncSchedule::default(),
             sent: FuturesUnordered::new(),
             unacknowledged: BTreeSet::new(),
             last_number: 0,
+            judged,
+            judges,
+            sentences: BTreeMap::new(),
+            dead_letters: 0,
             untold_bytes: 0,
             waiting: None,
             early: Vec::new(),
@@ -224,7 +254,7 @@ async fn is_back(writer: &mut Option<oneshot::Receiver<Writer>>) -> Option<Write
 impl Running {
     async fn said(&mut self, message: FromWorker) {
         match message {
-            FromWorker::Produce(batch) => self.send(batch).await,
+            FromWorker::Produce(output) => self.produce(output.batch, output.origin).await,
             FromWorker::Commit(sealed) if self.failed => {
                 self.tell(ToWorker::CommitFailed(storages_of(sealed)));
             }
@@ -263,27 +293,38 @@ impl Running {
         self.writer_back = None;
         let Some(writer) = writer else { return };
         self.writer = Some(writer);
-        for batch in std::mem::take(&mut self.held_back) {
-            self.send(batch).await;
+        self.send_held_back().await;
+    }
+
+    async fn send_held_back(&mut self) {
+        for held_back in std::mem::take(&mut self.held_back) {
+            self.send(held_back).await;
         }
     }
 
-    /// Whether what the thread produces now belongs to the next transaction.
+    /// Whether what the thread produces now belongs to the next transaction, or the next writer.
     fn holds_back(&self) -> bool {
         let is_committing = self.waiting.is_some() || self.writer_back.is_some();
-        self.committer.transactions.is_some() && is_committing
+        self.wants_writer || (self.committer.transactions.is_some() && is_committing)
     }
 
-    async fn send(&mut self, batch: ProduceBatch) {
-        let bytes = batch.batch.size_bytes();
+    async fn produce(&mut self, batch: ProduceBatch, origin: Option<BatchOrigin>) {
         if self.failed {
-            self.let_go(bytes);
+            self.let_go(batch.batch.size_bytes());
             return;
         }
+        self.last_number += 1;
+        let held_back = HeldBack { number: (self.last_number, 0), batch, origin };
+        self.unacknowledged.insert(held_back.number);
         if self.holds_back() {
-            self.held_back.push_back(batch);
-            return;
+            self.held_back.push_back(held_back);
+        } else {
+            self.send(held_back).await;
         }
+    }
+
+    async fn send(&mut self, HeldBack { number, batch, origin }: HeldBack) {
+        let bytes = batch.batch.size_bytes();
         if self.writer.is_none() {
             match new_writer(&self.committer).await {
                 Ok(writer) => self.writer = Some(writer),
@@ -294,13 +335,15 @@ impl Running {
                 }
             }
         }
+        let judge = origin.map(|origin| -> Arc<dyn RecordJudge> {
+            let production = self.committer.production.clone();
+            let judged = self.judges.clone();
+            Arc::new(ProductionJudge { number: number.0, origin, production, judged })
+        });
         let Some(writer) = &mut self.writer else { return };
-        self.last_number += 1;
-        let number = self.last_number;
-        self.unacknowledged.insert(number);
         let topic_partition = batch.topic_partition.clone();
         let count = batch.batch.count();
-        let acknowledgement = writer.send(batch);
+        let acknowledgement = writer.send(batch, judge);
         self.sent.push(Box::pin(async move {
             let result = acknowledgement.await;
             SentEnd { number, topic_partition, count, bytes, result }
@@ -309,18 +352,84 @@ impl Running {
 
     async fn acknowledged(&mut self, sent: SentEnd) {
         self.let_go(sent.bytes);
+        self.take_judged().await;
         self.unacknowledged.remove(&sent.number);
+        let sentence = self.sentences.remove(&sent.number.0);
         match &sent.result {
-            Err(error) => {
-                let failure = commit::failure(self.committer.thread, "write output", error);
-                self.fail(failure).await;
-            }
-            Ok(_) if self.waiting.as_ref().is_some_and(|(last, _)| sent.number > *last) => {
+            Err(BrokerError::LeftOut { .. }) => {}
+            Err(error) => self.not_written(error, sentence).await,
+            Ok(_) if self.waiting.as_ref().is_some_and(|(last, _)| sent.number.0 > *last) => {
                 self.early.push(sent);
             }
             Ok(appended) => {
                 self.followed.acknowledge(&sent.topic_partition, *appended, sent.count);
             }
+        }
+        if self.wants_writer && self.sent.is_empty() && !self.failed {
+            self.wants_writer = false;
+            self.writer = None;
+            self.send_held_back().await;
+        }
+    }
+
+    /// A batch is not written, or nobody knows whether it is, and this is what the handler says.
+    async fn not_written(&mut self, error: &BrokerError, sentence: Option<Sentence>) {
+        match sentence {
+            Some(Sentence::Fail(error)) => {
+                self.fail(CommitFailure::Fatal(InstanceError::Task(error))).await;
+            }
+            Some(Sentence::Retry) => {
+                let reason = format!("output was not delivered, and is written again: {error}");
+                self.fail(CommitFailure::Passing(reason)).await;
+            }
+            // A transaction without it cannot be committed.
+            Some(Sentence::LeftOut { undelivered: true, .. })
+                if self.committer.transactions.is_none() =>
+            {
+                tracing::warn!(
+                    thread = self.committer.thread,
+                    error = error as &dyn std::error::Error,
+                    "goes on without output that was not delivered"
+                );
+                self.wants_writer = true;
+            }
+            Some(Sentence::LeftOut { .. }) | None => {
+                let failure = commit::failure(self.committer.thread, "write output", error);
+                self.fail(failure).await;
+            }
+        }
+    }
+
+    /// Hears what the handler has said, which is always before the batch in question is answered.
+    async fn take_judged(&mut self) {
+        while let Ok(Judged { number, mut sentence }) = self.judged.try_recv() {
+            if let Sentence::LeftOut { origin, dead_letter, .. } = &mut sentence {
+                let BatchOrigin { task, node, .. } = *origin;
+                self.tell(ToWorker::LeftOut { task, node });
+                if let Some(batch) = dead_letter.take() {
+                    self.send_dead_letter(number, batch).await;
+                }
+            }
+            // Nobody is asked any further after one that does not go on.
+            let is_decided = self.sentences.get(&number).is_some_and(Sentence::is_final);
+            if !is_decided {
+                self.sentences.insert(number, sentence);
+            }
+        }
+    }
+
+    /// A dead letter belongs to the same commit as the batch of its record.
+    async fn send_dead_letter(&mut self, number: u64, batch: ProduceBatch) {
+        if self.failed {
+            return;
+        }
+        self.dead_letters += 1;
+        let held_back = HeldBack { number: (number, self.dead_letters), batch, origin: None };
+        self.unacknowledged.insert(held_back.number);
+        if self.wants_writer {
+            self.held_back.push_back(held_back);
+        } else {
+            self.send(held_back).await;
         }
     }
 
@@ -329,7 +438,7 @@ impl Running {
         if self.committing.is_some() {
             return;
         }
-        let acknowledged_to = self.unacknowledged.first().copied().unwrap_or(u64::MAX);
+        let acknowledged_to = self.unacknowledged.first().map_or(u64::MAX, |(number, _)| *number);
         let Some((_, sealed)) = self.waiting.take_if(|(last, _)| acknowledged_to > *last) else {
             return;
         };
@@ -404,8 +513,8 @@ impl Running {
     }
 
     fn drop_held_back(&mut self) {
-        for batch in std::mem::take(&mut self.held_back) {
-            self.let_go(batch.batch.size_bytes());
+        for held_back in std::mem::take(&mut self.held_back) {
+            self.let_go(held_back.batch.batch.size_bytes());
         }
     }
 
@@ -415,7 +524,10 @@ impl Running {
         while let Some(sent) = self.sent.next().await {
             self.let_go(sent.bytes);
         }
+        while self.judged.try_recv().is_ok() {}
+        self.sentences.clear();
         self.unacknowledged.clear();
+        self.wants_writer = false;
         self.writer = None;
         self.followed.forget_all();
         self.failed = false;

@@ -1,6 +1,7 @@
 //! What a node may do while a record passes through it.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_broker::TopicName;
@@ -16,7 +17,7 @@ use crate::process::{
     SinkSlot, StoreSlot, TaskError, TaskErrorKind, TaskProcessor, UserError,
 };
 use crate::task::TaskCore;
-use crate::worker::{AppendError, Partitioning, ThreadCore, TopicIndex};
+use crate::worker::{AppendError, BatchOrigin, Partitioning, ThreadCore, TopicIndex};
 
 mod cache;
 mod contexts;
@@ -29,6 +30,7 @@ pub use fetch::{FetchedEntries, FetchedEntry, WindowFetch};
 pub use segmented::SegmentedCursor;
 pub use stores::{StoredEntry, StoredVersion};
 
+pub(crate) use failures::RETRY_OF_WHAT_STAYS;
 pub(crate) use segmented::Segments;
 
 /// The context of a record on its way through a task, made anew for each record: where it came
@@ -289,7 +291,8 @@ impl Cx<'_> {
     ) -> Result<(), TaskError> {
         let record = Record { timestamp, key, value, headers: &[] };
         let sent = if self.task.headers.is_empty() {
-            self.thread.outputs.append(topic, partitioning, record)
+            let task = &self.task;
+            self.thread.outputs.append(topic, partitioning, record, || origin(task))
         } else {
             self.append_with_headers(topic, partitioning, record)
         };
@@ -307,7 +310,8 @@ impl Cx<'_> {
         record: Record<'_>,
     ) -> Result<(), AppendError> {
         let headers = borrow_headers(&self.task.headers);
-        self.thread.outputs.append(topic, partitioning, Record { headers: &headers, ..record })
+        let (task, record) = (&self.task, Record { headers: &headers, ..record });
+        self.thread.outputs.append(topic, partitioning, record, || origin(task))
     }
 
     /// A buffer for a serialiser, empty. Give it back with [`give_buffer`](Self::give_buffer), so
@@ -429,8 +433,16 @@ impl Cx<'_> {
     }
 }
 
+/// Whose output begins a batch: the node that was entered last.
+#[cold]
+fn origin(task: &TaskCore) -> Option<BatchOrigin> {
+    let node = task.watch.node();
+    let name = Arc::clone(&task.program.nodes[node.index()]);
+    Some(BatchOrigin { task: task.id, node, name })
+}
+
 /// Headers as the codec takes them; up to eight without allocation.
 #[inline]
-pub(super) fn borrow_headers(headers: &Headers) -> SmallVec<[Header<'_>; 8]> {
+pub(crate) fn borrow_headers(headers: &Headers) -> SmallVec<[Header<'_>; 8]> {
     headers.iter().map(|(name, value)| Header { name, value }).collect()
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use headwater_broker::{TopicName, TopicPartition};
+use headwater_broker::{BrokerError, TopicName, TopicPartition};
 use headwater_records::RecordsError;
 use headwater_store::StoreError;
 use headwater_topology::TaskId;
@@ -131,6 +131,16 @@ pub enum TaskErrorKind {
         bytes: usize,
         /// The lower one of the topic's `max.message.bytes` and `max.request.size`.
         limit: usize,
+    },
+    /// The broker did not take a record, and the handler said to fail.
+    #[error("a record of task {task}, node {node}, could not be written: {source}")]
+    Refused {
+        /// The task that began the record's batch.
+        task: TaskId,
+        /// The node.
+        node: Arc<str>,
+        /// What the broker said.
+        source: Arc<BrokerError>,
     },
     /// A handler named a dead-letter topic that was not looked up at start.
     #[error(

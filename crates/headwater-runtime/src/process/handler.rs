@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use headwater_broker::TopicName;
+use headwater_broker::{TopicName, TopicPartition};
 use headwater_topology::TaskId;
 
 use crate::process::{FailureKind, Headers, RecordPosition};
@@ -19,7 +19,8 @@ pub struct Failure<'a> {
     pub task: TaskId,
     /// The node.
     pub node: &'a str,
-    /// The input record; `None` in a punctuation.
+    /// The input record; `None` in a punctuation, and for output that the broker did not take: that is
+    /// known only when its input is no longer at hand.
     pub position: Option<&'a RecordPosition>,
     /// The input record's key, as read from the topic.
     pub raw_key: Option<&'a [u8]>,
@@ -29,8 +30,22 @@ pub struct Failure<'a> {
     pub headers: &'a Headers,
     /// The record's timestamp.
     pub timestamp: i64,
-    /// What went wrong.
+    /// The record as it was to be written, for output that the broker did not take.
+    pub output: Option<OutputRecord<'a>>,
+    /// What went wrong; for output that the broker did not take a
+    /// [`BrokerError`](headwater_broker::BrokerError).
     pub error: &'a (dyn Error + Send + Sync + 'static),
+}
+
+/// A record that was to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct OutputRecord<'a> {
+    /// Where.
+    pub topic_partition: &'a TopicPartition,
+    /// The key's bytes.
+    pub key: Option<&'a [u8]>,
+    /// The value's bytes.
+    pub value: Option<&'a [u8]>,
 }
 
 /// What to do next.
@@ -40,12 +55,18 @@ pub enum Reaction {
     Fail,
     /// The record ends here, counted as dropped; the task goes on.
     Continue,
-    /// As [`Continue`](Self::Continue), and the input record goes to this topic with its origin
-    /// and the error in headers. The topic must exist.
+    /// As [`Continue`](Self::Continue), and the input record goes to this topic with its origin and the
+    /// error in headers; of output that the broker did not take, the output record. The topic must
+    /// exist.
     DeadLetter(TopicName),
+    /// Only for output that was not delivered within `delivery.timeout.ms`, or whose topic is gone
+    /// (KIP-1065): the tasks of the thread begin anew at their last commit, and so it is written again.
+    /// Elsewhere as [`Fail`](Self::Fail).
+    Retry,
 }
 
-/// Decides on failures. Called on stream threads; it must not block.
+/// Decides on failures. Called on stream threads, and for output that the broker did not take on those
+/// of the async runtime; it must not block.
 pub trait ExceptionHandler: Send + Sync + 'static {
     /// Decides on one failure.
     fn handle(&self, failure: &Failure<'_>) -> Reaction;

@@ -97,7 +97,7 @@ impl StoreChangelog {
         record: Record<'_>,
     ) -> Result<(), crate::worker::AppendError> {
         let partition = Partitioning::Exactly(self.topic_partition.partition);
-        outputs.append(self.topic, partition, record)
+        outputs.append(self.topic, partition, record, || None)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_broker::{OffsetCommit, ProduceBatch, TopicPartition};
+use headwater_broker::{OffsetCommit, TopicPartition};
 use headwater_records::BatchRecords;
 use headwater_store::{
     Direction, KeyRange, KeyValueBytes, MetaUpdate, StoreError, TaskStorage, WriteBatch,
@@ -11,8 +11,9 @@ use headwater_store::{
 use headwater_topology::TaskId;
 use tokio::sync::oneshot;
 
-use crate::process::TaskError;
+use crate::process::{NodeIndex, TaskError};
 use crate::task::NewTask;
+use crate::worker::OutputBatch;
 
 /// Time, as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,14 @@ pub enum ToWorker {
         /// Size of the batches, as they were handed over.
         bytes: usize,
     },
+    /// The broker does not take a record of this node, and its handler has said to go on: it counts as
+    /// dropped.
+    LeftOut {
+        /// The task.
+        task: TaskId,
+        /// The node.
+        node: NodeIndex,
+    },
     /// Stop processing (or go on): KIP-834.
     Pause(bool),
     /// Tell what a store holds, uncommitted changes included. Answered at once; not at all when the
@@ -99,7 +108,7 @@ pub struct StoreQuestion {
 #[derive(Debug)]
 pub enum FromWorker {
     /// Send this batch. Batches of a partition go out in this order.
-    Produce(ProduceBatch),
+    Produce(OutputBatch),
     /// Commit: when every batch said before this is acknowledged, commit the offsets, then apply
     /// the sealed overlays. At most one is under way per thread.
     Commit(SealedCommit),

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use headwater_broker::{ProduceBatch, TopicName, TopicPartition};
 use headwater_records::{BatchBuilder, Compression, Record, RecordsError, partition_for_key};
+use headwater_topology::TaskId;
+
+use crate::process::NodeIndex;
 
 /// The place of a topic among the outputs of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +21,27 @@ pub enum Partitioning {
     Default,
     /// This one.
     Exactly(i32),
+}
+
+/// A complete batch on its way out of a stream thread.
+#[derive(Debug)]
+pub struct OutputBatch {
+    /// The batch.
+    pub batch: ProduceBatch,
+    /// Where its records come from; `None` for those that may not be left out: of changelogs and of
+    /// dead-letter topics.
+    pub origin: Option<BatchOrigin>,
+}
+
+/// The task and the node that began a batch. Its other records may be of other tasks of the thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchOrigin {
+    /// The task.
+    pub task: TaskId,
+    /// The node.
+    pub node: NodeIndex,
+    /// The node's name.
+    pub name: Arc<str>,
 }
 
 /// Limits of the batches being built.
@@ -48,7 +72,7 @@ pub(crate) struct Outputs {
     // Asked when a task is added, and by sinks that choose a topic for each record.
     by_name: HashMap<TopicName, TopicIndex>,
     /// Complete batches in the order in which they filled.
-    ready: Vec<ProduceBatch>,
+    ready: Vec<OutputBatch>,
     /// Partitions whose batch has records, each once.
     started: Vec<(TopicIndex, i32)>,
 }
@@ -67,6 +91,7 @@ struct OutputTopic {
 struct OutputPartition {
     topic_partition: TopicPartition,
     builder: BatchBuilder,
+    origin: Option<BatchOrigin>,
 }
 
 /// Why a record cannot be appended.
@@ -112,6 +137,7 @@ impl Outputs {
             .map(|partition| OutputPartition {
                 topic_partition: TopicPartition::new(name.clone(), partition),
                 builder: BatchBuilder::new(self.limits.compression),
+                origin: None,
             })
             .collect();
         let request_bytes = self.limits.request_bytes;
@@ -138,12 +164,14 @@ impl Outputs {
         self.topics[topic.0 as usize].count()
     }
 
-    /// Encodes a record into the batch of its partition.
+    /// Encodes a record into the batch of its partition. Where it comes from is asked for the first
+    /// record of a batch.
     pub(crate) fn append(
         &mut self,
         topic_index: TopicIndex,
         partitioning: Partitioning,
         record: Record<'_>,
+        origin: impl FnOnce() -> Option<BatchOrigin>,
     ) -> Result<(), AppendError> {
         let topic = &mut self.topics[topic_index.0 as usize];
         let partition = match (partitioning, record.key) {
@@ -158,10 +186,11 @@ impl Outputs {
         };
         let bytes = payload_bytes(&record) + OVERHEAD_MAX + record.headers.len() * HEADER_MAX;
         if output.builder.size_bytes() + bytes > topic.bytes_max {
-            return self.append_alone(topic_index, partition, record);
+            return self.append_alone(topic_index, partition, record, origin());
         }
         output.builder.append(record).map_err(AppendError::Records)?;
         if output.builder.count() == 1 {
+            output.origin = origin();
             self.started.push((topic_index, partition));
         }
         if output.builder.size_bytes() >= self.limits.batch_bytes {
@@ -178,6 +207,7 @@ impl Outputs {
         topic_index: TopicIndex,
         partition: i32,
         record: Record<'_>,
+        origin: Option<BatchOrigin>,
     ) -> Result<(), AppendError> {
         let index = usize::try_from(partition).expect("its partition was found");
         if !self.topics[topic_index.0 as usize].partitions[index].builder.is_empty() {
@@ -195,6 +225,7 @@ impl Outputs {
             drop(builder.finish());
             return Err(AppendError::TooLarge { bytes, limit });
         }
+        partitions[index].origin = origin;
         self.started.push((topic_index, partition));
         if bytes >= self.limits.batch_bytes {
             self.complete(topic_index, partition);
@@ -227,7 +258,7 @@ impl Outputs {
     }
 
     /// Takes the complete batches, in the order in which they are to be sent.
-    pub(crate) fn take_ready(&mut self) -> std::vec::Drain<'_, ProduceBatch> {
+    pub(crate) fn take_ready(&mut self) -> std::vec::Drain<'_, OutputBatch> {
         self.ready.drain(..)
     }
 
@@ -258,8 +289,10 @@ impl OutputTopic {
 }
 
 impl OutputPartition {
-    fn finish(&mut self) -> ProduceBatch {
-        ProduceBatch { topic_partition: self.topic_partition.clone(), batch: self.builder.finish() }
+    fn finish(&mut self) -> OutputBatch {
+        let topic_partition = self.topic_partition.clone();
+        let batch = ProduceBatch { topic_partition, batch: self.builder.finish() };
+        OutputBatch { batch, origin: self.origin.take() }
     }
 }
 
@@ -271,7 +304,7 @@ mod tests {
     use headwater_broker::TopicName;
     use headwater_records::{Header, Record};
 
-    use super::{AppendError, OutputLimits, Outputs, Partitioning};
+    use super::{AppendError, OutputBatch, OutputLimits, Outputs, Partitioning};
 
     fn outputs(batch_bytes: usize) -> Outputs {
         let limits = OutputLimits { batch_bytes, ..OutputLimits::default() };
@@ -285,7 +318,9 @@ mod tests {
     fn ready(outputs: &mut Outputs) -> Vec<(String, u32)> {
         outputs
             .take_ready()
-            .map(|batch| (batch.topic_partition.to_string(), batch.batch.count()))
+            .map(|OutputBatch { batch, .. }| {
+                (batch.topic_partition.to_string(), batch.batch.count())
+            })
             .collect()
     }
 
@@ -294,7 +329,9 @@ mod tests {
         let mut outputs = outputs(1 << 20);
         let topic = outputs.topic(&TopicName::from("out"), 2);
         for partition in [1, 0, 1] {
-            outputs.append(topic, Partitioning::Exactly(partition), record(Some(b"k"))).unwrap();
+            outputs
+                .append(topic, Partitioning::Exactly(partition), record(Some(b"k")), || None)
+                .unwrap();
         }
         assert!(ready(&mut outputs).is_empty());
         outputs.complete_all();
@@ -308,7 +345,7 @@ mod tests {
         let mut outputs = outputs(1);
         let topic = outputs.topic(&TopicName::from("out"), 3);
         for _ in 0..4 {
-            outputs.append(topic, Partitioning::Default, record(None)).unwrap();
+            outputs.append(topic, Partitioning::Default, record(None), || None).unwrap();
         }
         let partitions: Vec<_> = ready(&mut outputs).into_iter().map(|(name, _)| name).collect();
         assert_eq!(partitions, ["out-0", "out-1", "out-2", "out-0"]);
@@ -319,7 +356,7 @@ mod tests {
         // murmur2("21") is -973932308, a value of Kafka's own test; % 1000 after masking: 340.
         let mut outputs = outputs(1);
         let topic = outputs.topic(&TopicName::from("out"), 1000);
-        outputs.append(topic, Partitioning::Default, record(Some(b"21"))).unwrap();
+        outputs.append(topic, Partitioning::Default, record(Some(b"21")), || None).unwrap();
         let masked = 0x7fff_ffff_i32 + (-973_932_308 + 1);
         assert_eq!(ready(&mut outputs), [(format!("out-{}", masked % 1000), 1)]);
     }
@@ -332,7 +369,7 @@ mod tests {
         let topic = outputs.topic(&TopicName::from("out"), 1);
         let append = |outputs: &mut Outputs, value: &[u8]| {
             let record = Record { timestamp: 1, key: None, value: Some(value), headers: &[] };
-            outputs.append(topic, Partitioning::Exactly(0), record)
+            outputs.append(topic, Partitioning::Exactly(0), record, || None)
         };
         for _ in 0..20 {
             append(&mut outputs, &[b'v'; 90]).unwrap();
@@ -345,14 +382,14 @@ mod tests {
         outputs.complete_all();
         let ready: Vec<(usize, u32)> = outputs
             .take_ready()
-            .map(|batch| (batch.batch.size_bytes(), batch.batch.count()))
+            .map(|OutputBatch { batch, .. }| (batch.batch.size_bytes(), batch.batch.count()))
             .collect();
         assert!(ready.iter().all(|(bytes, _)| *bytes <= 300), "{ready:?}");
         assert_eq!(ready.iter().map(|(_, count)| count).sum::<u32>(), 21);
         // Its headers take more for their lengths than for what they say.
         let headers = [Header { name: "h", value: Some(b"") }; 90];
         let record = Record { timestamp: 1, key: None, value: None, headers: &headers };
-        let error = outputs.append(topic, Partitioning::Exactly(0), record).unwrap_err();
+        let error = outputs.append(topic, Partitioning::Exactly(0), record, || None).unwrap_err();
         assert!(matches!(error, AppendError::TooLarge { limit: 300, .. }), "{error:?}");
     }
 
@@ -360,7 +397,8 @@ mod tests {
     fn a_partition_out_of_range_is_an_error() {
         let mut outputs = outputs(1);
         let topic = outputs.topic(&TopicName::from("out"), 2);
-        let error = outputs.append(topic, Partitioning::Exactly(2), record(None)).unwrap_err();
+        let error =
+            outputs.append(topic, Partitioning::Exactly(2), record(None), || None).unwrap_err();
         assert!(matches!(error, AppendError::NoSuchPartition { partition: 2, partitions: 2 }));
     }
 }

@@ -15,6 +15,7 @@ mod kill;
 mod lifecycle;
 mod limits;
 mod random;
+mod refused;
 mod restores;
 mod rounds;
 mod settings;

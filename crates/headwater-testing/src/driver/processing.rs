@@ -54,7 +54,7 @@ impl Core {
 
     fn listen(&mut self, message: FromWorker) -> Result<(), TestDriverError> {
         match message {
-            FromWorker::Produce(batch) => self.take_in(batch)?,
+            FromWorker::Produce(output) => self.take_in(output.batch)?,
             FromWorker::Commit(commit) => self.carry_out(commit)?,
             // All tasks leave. They begin anew when they are restarted.
             FromWorker::Abort => self.transaction = self.transaction.take().map(|_| Vec::new()),

@@ -1,9 +1,11 @@
 //! What a committer writes with.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_broker::{
-    Acknowledgement, LogWriter, NextStep, ProduceBatch, TransactionalWriter, WriterOptions,
+    Acknowledgement, LogWriter, NextStep, ProduceBatch, RecordJudge, TransactionalWriter,
+    WriterOptions,
 };
 
 use super::commit::{RETRY_PAUSE, failure};
@@ -21,10 +23,14 @@ pub(super) enum Writer {
 }
 
 impl Writer {
-    pub(super) fn send(&mut self, batch: ProduceBatch) -> Acknowledgement {
+    pub(super) fn send(
+        &mut self,
+        batch: ProduceBatch,
+        judge: Option<Arc<dyn RecordJudge>>,
+    ) -> Acknowledgement {
         match self {
-            Self::Idempotent(writer) => writer.send(batch),
-            Self::Transactional(writer) => writer.send(batch),
+            Self::Idempotent(writer) => writer.send_judged(batch, judge),
+            Self::Transactional(writer) => writer.send_judged(batch, judge),
         }
     }
 

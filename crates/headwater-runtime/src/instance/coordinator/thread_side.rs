@@ -10,7 +10,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::entry::TaskEntry;
 use super::task_side::send;
 use super::{Coordinator, Ending, Event, Member};
-use crate::instance::committer::{CommitFailure, Committer, CommitterCommand, CommitterEvent};
+use crate::instance::committer::{
+    CommitFailure, Committer, CommitterCommand, CommitterEvent, Production,
+};
 use crate::instance::error::InstanceError;
 use crate::instance::fetcher::FetchCommand;
 use crate::instance::life_cycle::TaskEvent;
@@ -89,6 +91,10 @@ impl Coordinator {
             blocking: Arc::clone(&shared.blocking),
             writer_options: WriterOptions {
                 delivery_timeout: Duration::from_millis(shared.config.delivery_timeout_ms),
+            },
+            production: Production {
+                handler: Arc::clone(&shared.handlers.production),
+                partition_counts: Arc::clone(&shared.partition_counts),
             },
             transactions: shared.transactions(thread),
             task_timeout: Duration::from_millis(shared.config.task_timeout_ms),

@@ -14,6 +14,9 @@ use crate::process::{
 };
 use crate::worker::Partitioning;
 
+pub(crate) const RETRY_OF_WHAT_STAYS: &str =
+    "the handler says to try again what would fail again in the same way; the task fails";
+
 /// # Failures and drops
 impl Cx<'_> {
     /// Says which node runs now, so that a panic or a hang can be told by name.
@@ -83,7 +86,11 @@ impl Cx<'_> {
         let position = self.position();
         let reaction = self.ask_handler(node, kind, position.as_ref(), &*error);
         match reaction {
-            Reaction::Fail => {
+            Reaction::Fail | Reaction::Retry => {
+                if reaction == Reaction::Retry {
+                    let node = &*self.task.program.nodes[node.index()];
+                    tracing::warn!(task = %self.task.id, node, "{RETRY_OF_WHAT_STAYS}");
+                }
                 let failed = TaskErrorKind::Record {
                     kind,
                     task: self.task.id,
@@ -127,6 +134,7 @@ impl Cx<'_> {
             raw_value: self.origin.raw.and_then(|raw| raw.value),
             headers: &self.task.headers,
             timestamp: self.origin.timestamp,
+            output: None,
             error,
         })
     }
@@ -151,7 +159,7 @@ impl Cx<'_> {
             value: self.origin.raw.and_then(|raw| raw.value),
             headers: &headers,
         };
-        match self.thread.outputs.append(index, Partitioning::Default, record) {
+        match self.thread.outputs.append(index, Partitioning::Default, record, || None) {
             Ok(()) => Ok(()),
             Err(error) => Err(self.append_error(Some(index), error)),
         }

@@ -211,7 +211,8 @@ impl Harness {
         let messages: Vec<FromWorker> = self.worker.take_messages().collect();
         for message in messages {
             match message {
-                FromWorker::Produce(mut produced) => {
+                FromWorker::Produce(output) => {
+                    let mut produced = output.batch;
                     self.unacknowledged += produced.batch.size_bytes();
                     let topic = produced.topic_partition.topic.to_string();
                     let batch = Batch::new(produced.batch.stamp_none()).unwrap();

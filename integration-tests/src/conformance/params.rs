@@ -219,26 +219,21 @@ pub(super) fn table_joined(json: Option<&Json>) -> Result<TableJoined<Value, Val
         Some(name) => TableJoined::named(name),
         None => TableJoined::new(),
     };
-    if let Some(partition) = one_partition(json, "partitioner")? {
+    if let Some(partition) = one_partition(json, "partitioner") {
         joined = joined.with_partitioner(move |_, _, _| partition);
     }
-    if let Some(partition) = one_partition(json, "other_partitioner")? {
+    if let Some(partition) = one_partition(json, "other_partitioner") {
         joined = joined.with_other_partitioner(move |_, _, _| partition);
     }
     Ok(joined)
 }
 
-/// What a partitioner of a foreign-key join answers; `None` for the default.
-fn one_partition(json: &Json, field: &str) -> Result<Option<i32>, Missing> {
-    match json.get(field).map(call) {
-        None | Some(("default", _)) => Ok(None),
-        Some(("to", [partition])) => {
-            let partition = partition.as_i64().and_then(|it| it.try_into().ok());
-            Ok(Some(partition.expect("a partition number")))
-        }
-        _ => Err(Missing(
-            "partitioner of other than one partition, which has no form here".to_owned(),
-        )),
+/// What a partitioner of a foreign-key join answers; `None` for the default. Other than one partition has no form
+/// here (see `structure::ruled_out`).
+fn one_partition(json: &Json, field: &str) -> Option<i32> {
+    match json.get(field).map(call)? {
+        ("to", [partition]) => partition.as_i64()?.try_into().ok(),
+        _ => None,
     }
 }
 

@@ -17,6 +17,15 @@ use crate::nodes::KeyPartitioner;
 /// let joined: TableJoined<String, i32> =
 ///     TableJoined::named("order-customer").with_other_partitioner(|_, id, partitions| id % partitions);
 /// ```
+///
+/// A key is in one partition. None or several, which a sink's partitioner may answer (KIP-837), do not
+/// compile:
+///
+/// ```compile_fail
+/// use headwater_dsl::{Partitions, TableJoined};
+///
+/// let joined: TableJoined<String, i32> = TableJoined::new().with_partitioner(|_, _, _| Partitions::All);
+/// ```
 pub struct TableJoined<K, KO> {
     pub(crate) name: Option<String>,
     pub(crate) partitioner: Option<KeyPartitioner<K>>,

@@ -71,6 +71,7 @@ pub use processor::{
     VersionedKeyValueStore, WindowEntries, WindowStore, WindowedEntries,
 };
 pub use record::Record;
+pub use serdes::SharedSerde;
 pub use store::{StoreSupplier, Stores};
 pub use topology::{ApplicationTopology, Topology};
 pub use windowed::{SessionWindowedKStream, TimeWindowedKStream, WindowKind};

@@ -89,19 +89,53 @@ pub(crate) fn codec<T>(serde: impl Serde<T>) -> Codec<T> {
     Arc::new(serde)
 }
 
-/// A shared serde as one of its own.
-#[derive(Clone)]
-struct SharedSerde<T>(Codec<T>);
+/// A serde of which only the type of its values is known, for instance the default of a topology
+/// ([`ProcessingContext::key_serde`](crate::ProcessingContext::key_serde)).
+pub struct SharedSerde<T>(Codec<T>);
+
+impl<T> SharedSerde<T> {
+    pub(crate) const fn new(codec: Codec<T>) -> Self {
+        Self(codec)
+    }
+}
+
+impl<T> Clone for SharedSerde<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> fmt::Debug for SharedSerde<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SharedSerde").field(&self.0.format()).finish()
+    }
+}
 
 impl<T> Serializer<T> for SharedSerde<T> {
     fn serialize(&self, value: &T, out: &mut Vec<u8>) -> Result<(), SerdeError> {
         self.0.serialize(value, out)
+    }
+
+    fn bytes_of<'v>(&self, value: &'v T) -> Option<&'v [u8]> {
+        self.0.bytes_of(value)
+    }
+
+    fn partitioned_by<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        self.0.partitioned_by(bytes)
+    }
+
+    fn null_form(&self, out: &mut Vec<u8>) -> bool {
+        self.0.null_form(out)
     }
 }
 
 impl<T> Deserializer<T> for SharedSerde<T> {
     fn deserialize(&self, payload: Payload<'_>) -> Result<T, SerdeError> {
         self.0.deserialize(payload)
+    }
+
+    fn is_null(&self, bytes: &[u8]) -> bool {
+        self.0.is_null(bytes)
     }
 }
 

@@ -13,7 +13,7 @@ use headwater_broker::{
     Acknowledgement, Appended, BrokerError, LogWriter, ProduceBatch, RecordJudge, TopicPartition,
     UnsettledBatch, WriterOptions,
 };
-use headwater_records::ProducerStamp;
+use headwater_records::{PendingBatch, ProducerStamp};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -244,23 +244,11 @@ impl Sender {
     fn decide_refused(&mut self, index: usize) {
         let (at, lane) = &mut self.lanes[index];
         let Some((batch, error)) = lane.refused() else { return };
-        let settled = match batch.sent_instead(at, error) {
-            Some(parts) => lane.replace(|batch| {
-                let (parts, waiter) = batch.divide(parts);
-                if let Some(waiter) = waiter {
-                    // Who does not wait for it does not want to know.
-                    drop(waiter.send(Err(BrokerError::LeftOut { topic_partition: at.clone() })));
-                }
-                let part = |part| {
-                    let count = count(&part);
-                    (part, count)
-                };
-                parts.into_iter().map(part).collect()
-            }),
-            None => {
-                let error = error.clone();
-                lane.fail(error)
-            }
+        let settled = if let Some(parts) = batch.sent_instead(at, error) {
+            lane.replace(|batch| divide(batch, parts, at))
+        } else {
+            let error = error.clone();
+            lane.fail(error)
         };
         self.settle(index, settled);
     }
@@ -325,6 +313,20 @@ fn produce(
     }
     let partition = shared.partition(topic_partition)?;
     shared.produce(&partition, batch)
+}
+
+/// What is sent in the place of a batch, with counts of records.
+fn divide(batch: Pending, parts: Vec<PendingBatch>, at: &TopicPartition) -> Vec<(Pending, i32)> {
+    let (parts, waiter) = batch.divide(parts);
+    if let Some(waiter) = waiter {
+        // Who does not wait for it does not want to know.
+        drop(waiter.send(Err(BrokerError::LeftOut { topic_partition: at.clone() })));
+    }
+    let part = |part| {
+        let count = count(&part);
+        (part, count)
+    };
+    parts.into_iter().map(part).collect()
 }
 
 fn count(batch: &Pending) -> i32 {

@@ -18,8 +18,9 @@ use super::stores::{
     WindowStore,
 };
 use crate::edge::NamedBelow;
+use crate::error::Part;
 use crate::record::Record;
-use crate::serdes::DefaultSerdes;
+use crate::serdes::{DefaultSerdes, SharedSerde};
 use crate::store::StoreKindOf;
 use crate::wiring::{ConnectedStore, Wiring};
 
@@ -103,6 +104,40 @@ impl ProcessingContext<'_, '_> {
     /// The settings of the application (`appConfigs`).
     pub fn config(&self) -> &StreamsConfig {
         self.cx.config()
+    }
+
+    /// The topology's default serde for keys of this type (`keySerde`): the one that was set with
+    /// [`StreamsBuilder::default_key_serde`](crate::StreamsBuilder::default_key_serde), else that of Kafka's
+    /// `Serdes`.
+    ///
+    /// ```
+    /// use headwater_dsl::{ContextError, ProcessingContext};
+    /// use headwater_store::serde::{Serializer, SerdeError};
+    ///
+    /// /// The bytes of a word, as the sinks and stores of the topology write it by default.
+    /// fn bytes(context: &ProcessingContext<'_, '_>, word: &String) -> Result<Vec<u8>, SerdeError> {
+    ///     let serde = context.key_serde::<String>().expect("text has a default");
+    ///     let mut bytes = Vec::new();
+    ///     serde.serialize(word, &mut bytes)?;
+    ///     Ok(bytes)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// If the type has no default serde.
+    pub fn key_serde<K: 'static>(&self) -> Result<SharedSerde<K>, ContextError> {
+        let serde = self.surroundings.default_serdes.key_of();
+        serde.map(SharedSerde::new).ok_or_else(|| self.surroundings.no_serde::<K>(Part::Key))
+    }
+
+    /// The topology's default serde for values of this type (`valueSerde`), as for
+    /// [keys](Self::key_serde).
+    ///
+    /// # Errors
+    /// If the type has no default serde.
+    pub fn value_serde<V: 'static>(&self) -> Result<SharedSerde<V>, ContextError> {
+        let serde = self.surroundings.default_serdes.value_of();
+        serde.map(SharedSerde::new).ok_or_else(|| self.surroundings.no_serde::<V>(Part::Value))
     }
 
     /// The directory of the task's state. It is there if a store of the task lies on disk; what else is put there
@@ -286,6 +321,11 @@ impl ProcessingContext<'_, '_> {
 }
 
 impl Surroundings {
+    fn no_serde<T>(&self, part: Part) -> ContextError {
+        let type_name = std::any::type_name::<T>();
+        ContextError::NoDefaultSerde { node: self.name.to_string(), part, type_name }
+    }
+
     fn find<K: 'static, V: 'static, S>(
         &self,
         name: &str,

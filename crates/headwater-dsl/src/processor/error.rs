@@ -6,6 +6,8 @@ use headwater_runtime::TaskError;
 use headwater_store::StoreError;
 use headwater_store::serde::SerdeError;
 
+use crate::error::Part;
+
 /// Why a processor's context cannot do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -36,6 +38,18 @@ pub enum ContextError {
         store: String,
         /// The processor's node.
         node: String,
+    },
+    /// A default serde was asked for, and the topology has none for the type.
+    #[error(
+        "processor {node}: there is no default serde for {part}s of type {type_name}; set one on the builder"
+    )]
+    NoDefaultSerde {
+        /// The processor's node.
+        node: String,
+        /// Key or value.
+        part: Part,
+        /// The Rust type.
+        type_name: &'static str,
     },
     /// The store is of another kind.
     #[error("store {store} is a {found} store, not a {wanted} store")]

@@ -360,15 +360,12 @@ impl Sender {
     fn decide_refused(&mut self, lane: usize) {
         let at = self.lanes[lane].topic_partition();
         let Some((batch, error)) = self.lanes[lane].refused() else { return };
-        let settled = match batch.sent_instead(at, error) {
-            Some(parts) => {
-                let at = at.clone();
-                self.lanes[lane].replace(self.clock.wall_ms(), |batch| batch.divide(parts, &at))
-            }
-            None => {
-                let error = error.clone();
-                self.lanes[lane].give_up(error)
-            }
+        let settled = if let Some(parts) = batch.sent_instead(at, error) {
+            let at = at.clone();
+            self.lanes[lane].replace(self.clock.wall_ms(), |batch| batch.divide(parts, &at))
+        } else {
+            let error = error.clone();
+            self.lanes[lane].give_up(error)
         };
         self.settle(lane, settled);
     }

@@ -292,7 +292,7 @@ impl Cx<'_> {
         let record = Record { timestamp, key, value, headers: &[] };
         let sent = if self.task.headers.is_empty() {
             let task = &self.task;
-            self.thread.outputs.append(topic, partitioning, record, || origin(task))
+            self.thread.outputs.append(topic, partitioning, record, || Some(origin(task)))
         } else {
             self.append_with_headers(topic, partitioning, record)
         };
@@ -311,7 +311,7 @@ impl Cx<'_> {
     ) -> Result<(), AppendError> {
         let headers = borrow_headers(&self.task.headers);
         let (task, record) = (&self.task, Record { headers: &headers, ..record });
-        self.thread.outputs.append(topic, partitioning, record, || origin(task))
+        self.thread.outputs.append(topic, partitioning, record, || Some(origin(task)))
     }
 
     /// A buffer for a serialiser, empty. Give it back with [`give_buffer`](Self::give_buffer), so
@@ -435,10 +435,10 @@ impl Cx<'_> {
 
 /// Whose output begins a batch: the node that was entered last.
 #[cold]
-fn origin(task: &TaskCore) -> Option<BatchOrigin> {
+fn origin(task: &TaskCore) -> BatchOrigin {
     let node = task.watch.node();
     let name = Arc::clone(&task.program.nodes[node.index()]);
-    Some(BatchOrigin { task: task.id, node, name })
+    BatchOrigin { task: task.id, node, name }
 }
 
 /// Headers as the codec takes them; up to eight without allocation.

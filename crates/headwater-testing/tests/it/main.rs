@@ -1,6 +1,7 @@
 //! The test driver, as a test uses it.
 
 mod caches;
+mod contexts;
 mod failures;
 mod global;
 mod partitions;

@@ -121,12 +121,23 @@ impl<K, V> Below<K, V> {
 /// The stream nodes below a processor, which may choose among them by name.
 pub(crate) struct NamedBelow<K, V> {
     names: Vec<Arc<str>>,
+    /// By their names.
+    named: Nodes<K, V>,
     below: Below<K, V>,
 }
 
 impl<K, V> NamedBelow<K, V> {
-    pub(crate) const fn new(names: Vec<Arc<str>>, below: Below<K, V>) -> Self {
-        Self { names, below }
+    pub(crate) fn new(names: Vec<Arc<str>>, below: Below<K, V>) -> Self {
+        Self { names, named: below.0.clone(), below }
+    }
+
+    /// Nodes of their own for what is handed to those of these names, and for what is handed to all.
+    pub(crate) fn apart(
+        names: Vec<Arc<str>>,
+        named: Vec<Arc<dyn Node<K, V>>>,
+        all: Arc<dyn Node<K, V>>,
+    ) -> Self {
+        Self { names, named: named.into_boxed_slice(), below: Below::new(vec![all]) }
     }
 
     /// All of them.
@@ -137,7 +148,7 @@ impl<K, V> NamedBelow<K, V> {
     /// The one of this name.
     pub(crate) fn named(&self, name: &str) -> Option<&dyn Node<K, V>> {
         let at = self.names.iter().position(|known| **known == *name)?;
-        Some(&*self.below.0[at])
+        Some(&*self.named[at])
     }
 
     /// The names.

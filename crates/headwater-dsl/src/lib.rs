@@ -64,8 +64,8 @@ pub use params::{
 };
 pub use processor::{
     ContextError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, KeyValueEntries,
-    KeyValueStore, ProcessingContext, Processor, ProcessorContext, Punctuation, RecordMetadata,
-    SessionStore, TimestampedKeyValueEntries, TimestampedKeyValueStore,
+    KeyValueStore, ProcessingContext, Processor, ProcessorContext, ProcessorHost, Punctuation,
+    RecordMetadata, SessionStore, TimestampedKeyValueEntries, TimestampedKeyValueStore,
     TimestampedKeyValueStoreWithHeaders, TimestampedWindowEntries, TimestampedWindowStore,
     TimestampedWindowedEntries, ValueTimestampHeaders, ValueTransformerWithKey,
     VersionedKeyValueStore, WindowEntries, WindowStore, WindowedEntries,

@@ -3,6 +3,7 @@
 mod context;
 mod error;
 mod fixed_key;
+mod host;
 mod node;
 mod stores;
 mod transformer;
@@ -10,6 +11,7 @@ mod transformer;
 pub use context::{ProcessingContext, ProcessorContext, RecordMetadata};
 pub use error::ContextError;
 pub use fixed_key::{FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord};
+pub use host::ProcessorHost;
 pub use node::{Processor, Punctuation};
 pub use stores::{
     KeyValueEntries, KeyValueStore, SessionStore, TimestampedKeyValueEntries,

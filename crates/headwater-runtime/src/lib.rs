@@ -54,7 +54,7 @@ pub use task::{
 };
 pub use topics_check::TopicsError;
 pub use worker::{
-    BatchOrigin, ClosedTask, CommittedTask, FetchedInput, FromWorker, Now, OutputBatch,
-    OutputLimits, Partitioning, SealedCommit, SealedStorage, SealedTask, Step, StoreQuestion,
-    ToWorker, TopicLookup, Worker, WorkerConfig, WorkerCounts,
+    BatchOrigin, CalledRecord, ClosedTask, CommittedTask, FetchedInput, FromWorker, Now,
+    OutputBatch, OutputLimits, Partitioning, SealedCommit, SealedStorage, SealedTask, Step,
+    StoreQuestion, ToWorker, TopicLookup, Worker, WorkerConfig, WorkerCounts,
 };

@@ -36,6 +36,7 @@ pub use program::{
 };
 pub use punctuation::{
     DuePunctuation, FirstPunctuation, PunctuationToken, PunctuationType, Punctuations,
+    ScheduledPunctuation,
 };
 pub use slots::{NodeIndex, OperatorSlot, ProcessorSlot, SinkSlot, StoreSlot};
 

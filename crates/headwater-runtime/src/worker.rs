@@ -1,5 +1,6 @@
 //! A stream thread's work, as a plain struct: told by messages, driven by [`Worker::step`].
 
+mod call;
 mod messages;
 mod outputs;
 mod thread_core;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use headwater_broker::TopicName;
 use headwater_topology::TaskId;
 
+pub use call::CalledRecord;
 pub use messages::{
     ClosedTask, CommittedTask, FetchedInput, FromWorker, Now, SealedCommit, SealedStorage,
     SealedTask, StoreQuestion, ToWorker,

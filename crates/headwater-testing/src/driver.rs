@@ -25,7 +25,7 @@ use headwater_topology::TaskId;
 
 pub(crate) use self::core::{Core, InputRecord};
 use crate::{
-    ProducedRecord, Restart, TestDriverError, TestInputTopic, TestOutputTopic,
+    ProducedRecord, Restart, TestDriverError, TestInputTopic, TestKeyValueStore, TestOutputTopic,
     TopologyTestDriverBuilder,
 };
 
@@ -168,6 +168,43 @@ impl TopologyTestDriver {
         VS: Deserializer<V> + Format,
     {
         self.store(StoreQueryParameters::new(name, QueryableStoreTypes::key_value(key, value)))
+    }
+
+    /// The key-value store of this name, to be written too, as that of Kafka Streams' `getKeyValueStore` can be: to set up
+    /// what a test begins with. A store with timestamps (and headers) is one of values here.
+    ///
+    /// ```
+    /// use headwater::prelude::*;
+    /// use headwater_testing::TopologyTestDriver;
+    ///
+    /// let builder = StreamsBuilder::new();
+    /// builder
+    ///     .stream("words", Consumed::with(Utf8, Utf8))
+    ///     .group_by_key(Grouped::new())
+    ///     .count(Materialized::named("counts"));
+    /// let driver = TopologyTestDriver::new(builder.build()?)?;
+    ///
+    /// let counts = driver.writable_key_value_store("counts", Utf8, Long)?;
+    /// counts.put(&"tea".to_owned(), &41)?;
+    /// driver.create_input_topic("words", Utf8, Utf8).pipe_input("tea", "")?;
+    /// assert_eq!(counts.get(&"tea".to_owned())?, Some(42));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`store`](Self::store).
+    pub fn writable_key_value_store<K, V, KS, VS>(
+        &self,
+        name: &str,
+        key: KS,
+        value: VS,
+    ) -> Result<TestKeyValueStore<K, V, KS, VS>, TestDriverError>
+    where
+        KS: Serializer<K> + Deserializer<K> + Format + Clone,
+        VS: Serializer<V> + Deserializer<V> + Format + Clone,
+    {
+        let store = self.key_value_store(name, key.clone(), value.clone())?;
+        Ok(TestKeyValueStore::new(Rc::clone(&self.core), name, store, (key, value)))
     }
 
     /// The key-value store with timestamps of this name (`getTimestampedKeyValueStore`).

@@ -68,6 +68,22 @@ pub enum TestDriverError {
         /// How many there are.
         partitions: i32,
     },
+    /// A key or value that a test puts into a store has no bytes.
+    #[error("a key or value for store {store} cannot be written")]
+    StoreSerde {
+        /// The store.
+        store: String,
+        /// What the serde says.
+        source: SerdeError,
+    },
+    /// A test writes a store that is global: pipe the record into its topic.
+    #[error(
+        "store {store} is global; pipe a record into its topic, so that its processor writes it"
+    )]
+    GlobalStore {
+        /// The store.
+        store: String,
+    },
     /// There is no task of this id.
     #[error("the application has no task {task}")]
     UnknownTask {

@@ -42,6 +42,9 @@
 //! - **Restarts**: [`TopologyTestDriver::restart`] ends tasks, in good order or as a crash does, with or without their
 //!   state on disk, and brings them back from changelogs and committed offsets.
 //! - **Record caches**: on as in production; they are flushed with each commit. [`Commits`] says when that is.
+//! - **One processor alone**: [`MockProcessorContext`] calls it by hand and keeps what it forwards and schedules.
+//! - **Stores**: a test reads them, and writes those by key
+//!   ([`TopologyTestDriver::writable_key_value_store`]).
 //! - **What goes wrong**: an error of a task comes out of the call that caused it;
 //!   [`TopologyTestDriver::dropped_records`] counts what was dropped, by node and reason.
 //!
@@ -57,16 +60,22 @@ mod builder;
 mod driver;
 mod error;
 mod logs;
+mod mock;
 mod produced;
 mod record;
 mod restart;
 pub mod sim;
+mod store;
 mod topics;
 
 pub use builder::{Commits, Tasks, TopologyTestDriverBuilder};
 pub use driver::TopologyTestDriver;
 pub use error::TestDriverError;
+pub use mock::{
+    CapturedForward, CapturedPunctuator, MockProcessorContext, MockProcessorContextBuilder,
+};
 pub use produced::ProducedRecord;
 pub use record::TestRecord;
 pub use restart::Restart;
+pub use store::TestKeyValueStore;
 pub use topics::{TestInputTopic, TestOutputTopic};

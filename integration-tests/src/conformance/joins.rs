@@ -183,7 +183,7 @@ where
     let extractor = move |k: &Value, v: &V| V::show(Some(v), |v| extract(with_key.then_some(k), v));
     let joiner = joiner(&op["joiner"])?;
     let join = move |l: &V, r: Option<&W>| V::show(Some(l), |l| W::show(r, |r| joiner(None, l, r)));
-    let joined = table_joined(op.get("table_joined"))?;
+    let joined = table_joined(op.get("table_joined"));
     let materialized = materialized::<Value, Value>(op.get("materialized"))?;
     Ok(Made::table(match kind {
         Kind::Inner => left.try_join_on_foreign_key(

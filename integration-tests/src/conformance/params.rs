@@ -213,8 +213,8 @@ where
     Ok(joined)
 }
 
-pub(super) fn table_joined(json: Option<&Json>) -> Result<TableJoined<Value, Value>, Missing> {
-    let Some(json) = json else { return Ok(TableJoined::new()) };
+pub(super) fn table_joined(json: Option<&Json>) -> TableJoined<Value, Value> {
+    let Some(json) = json else { return TableJoined::new() };
     let mut joined = match name(json) {
         Some(name) => TableJoined::named(name),
         None => TableJoined::new(),
@@ -225,7 +225,7 @@ pub(super) fn table_joined(json: Option<&Json>) -> Result<TableJoined<Value, Val
     if let Some(partition) = one_partition(json, "other_partitioner") {
         joined = joined.with_other_partitioner(move |_, _, _| partition);
     }
-    Ok(joined)
+    joined
 }
 
 /// What a partitioner of a foreign-key join answers; `None` for the default. Other than one partition has no form

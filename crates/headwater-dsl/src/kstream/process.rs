@@ -9,7 +9,8 @@ use crate::graph::{Effect, LogicalKind, NodeKey, Processor as ProcessorParts};
 use crate::nullity::Nullity;
 use crate::params::Processed;
 use crate::processor::{
-    FixedKey, FixedKeyProcessor, FixedKeyProcessorContext, Processor, ProcessorContext, processor,
+    FixedKey, FixedKeyProcessor, FixedKeyProcessorContext, Processor, ProcessorContext,
+    ProcessorHost, processor,
 };
 use crate::wiring::WireInner;
 
@@ -93,6 +94,15 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
             self.marked(node, Effect::ChangesValues);
         }
         self.other_values(node)
+    }
+
+    /// Gives a test kit the place of a processor; see [`ProcessorHost`].
+    pub fn host<K2: 'static, V2: 'static>(
+        &self,
+        host: &ProcessorHost<K2, V2>,
+        processed: Processed,
+    ) {
+        self.add_processor("KSTREAM-PROCESSOR-", host.wire(), processed);
     }
 
     fn add_processor(&self, prefix: &str, wire: WireInner, processed: Processed) -> NodeKey {

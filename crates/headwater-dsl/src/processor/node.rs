@@ -138,6 +138,13 @@ pub struct Punctuation {
     pub timestamp: i64,
 }
 
+impl Punctuation {
+    /// A punctuation of a schedule, at a time in milliseconds since 1970: for tests that call a processor by hand.
+    pub const fn new(token: PunctuationToken, timestamp: i64) -> Self {
+        Self { token, timestamp }
+    }
+}
+
 /// The making of a node that runs the processors of a supplier.
 ///
 /// `headers_are_own` says whether siblings do not see what a processor changes in the headers.

@@ -42,6 +42,19 @@ pub struct DuePunctuation {
     pub timestamp: i64,
 }
 
+/// A schedule that has not been cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScheduledPunctuation {
+    /// The schedule.
+    pub token: PunctuationToken,
+    /// By which time.
+    pub kind: PunctuationType,
+    /// How often.
+    pub interval: Duration,
+    /// When it is due next, in milliseconds since 1970.
+    pub next_ms: i64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Schedule {
     // First field: the heap is ordered by it, ties by the order of scheduling.
@@ -72,6 +85,15 @@ impl Queue {
         schedule.next = next_after(schedule.next, schedule.interval, now);
         self.heap.push(Reverse(schedule));
         Some(due)
+    }
+
+    fn scheduled(&self, kind: PunctuationType) -> impl Iterator<Item = ScheduledPunctuation> {
+        self.heap.iter().map(move |Reverse(schedule)| ScheduledPunctuation {
+            token: schedule.token,
+            kind,
+            interval: Duration::from_millis(schedule.interval.unsigned_abs()),
+            next_ms: schedule.next,
+        })
     }
 
     fn cancel(&mut self, token: PunctuationToken) -> bool {
@@ -116,6 +138,15 @@ impl Punctuations {
         let schedule = Schedule { next, token, processor, interval };
         self.queue(kind).heap.push(Reverse(schedule));
         token
+    }
+
+    /// All schedules, in the order in which they were made.
+    pub fn scheduled(&self) -> Vec<ScheduledPunctuation> {
+        let stream_time = self.stream_time.scheduled(PunctuationType::StreamTime);
+        let wall_clock = self.wall_clock.scheduled(PunctuationType::WallClockTime);
+        let mut all: Vec<_> = stream_time.chain(wall_clock).collect();
+        all.sort_by_key(|scheduled| scheduled.token);
+        all
     }
 
     /// Ends a schedule; says whether it was there.

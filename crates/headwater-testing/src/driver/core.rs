@@ -8,7 +8,8 @@ use headwater_broker::{OffsetCommit, TopicName, TopicPartition};
 use headwater_records::partition_for_key;
 use headwater_runtime::hosting::{QueryableStores, dropped_records};
 use headwater_runtime::{
-    DroppedRecords, Now, Program, StoreQuestion, TaskError, TaskWatch, ToWorker, Worker,
+    CalledRecord, DroppedRecords, Now, Program, StoreQuestion, StoreSlot, TaskError, TaskWatch,
+    ToWorker, Worker,
 };
 use headwater_store::{Direction, KeyRange, KeyValueBytes};
 use headwater_topology::TaskId;
@@ -146,6 +147,20 @@ impl Core {
         self.now.wall_ms
     }
 
+    pub(crate) fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    pub(crate) fn worker_mut(&mut self) -> &mut Worker {
+        &mut self.worker
+    }
+
+    /// The wall clock says this from now on; nothing is run that is due by it.
+    pub(crate) fn set_wall_ms(&mut self, wall_ms: i64) {
+        self.now.wall_ms = wall_ms;
+        self.worker.set_now(self.now);
+    }
+
     pub(crate) fn task_ids(&self) -> Vec<TaskId> {
         self.tasks.keys().copied().collect()
     }
@@ -212,6 +227,34 @@ impl Core {
             }
         }
         Ok(entries)
+    }
+
+    /// Writes a store by key, as a processor of the task with that partition would, and commits.
+    pub(crate) fn write_store(
+        &mut self,
+        store: &str,
+        key: &[u8],
+        value: Option<&[u8]>,
+        timestamp: i64,
+    ) -> Result<(), TestDriverError> {
+        self.check_failed()?;
+        let place = |(&id, entry): (&TaskId, &TaskEntry)| {
+            let slot = entry.program.stores.iter().position(|known| known.spec.name == store)?;
+            Some((id, StoreSlot(u32::try_from(slot).expect("a program has few stores"))))
+        };
+        let places: Vec<(TaskId, StoreSlot)> = self.tasks.iter().filter_map(place).collect();
+        let count = i32::try_from(places.len()).unwrap_or(i32::MAX);
+        if count == 0 {
+            return Err(TestDriverError::GlobalStore { store: store.to_owned() });
+        }
+        let partition = usize::try_from(partition_for_key(key, count)).expect("it is one of them");
+        let (task, slot) = places[partition];
+        let called = CalledRecord { timestamp, ..CalledRecord::default() };
+        let written = self.worker.call(task, &called, |cx| cx.put(slot, key, value, timestamp));
+        match written {
+            Some(Err(source)) => Err(TestDriverError::Task { task, source }),
+            Some(Ok(())) | None => self.commit_and_settle(),
+        }
     }
 
     pub(super) fn tell(&mut self, message: ToWorker) {

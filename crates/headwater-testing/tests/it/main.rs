@@ -4,6 +4,7 @@ mod caches;
 mod contexts;
 mod failures;
 mod global;
+mod mocks;
 mod partitions;
 mod restarts;
 mod simulations;

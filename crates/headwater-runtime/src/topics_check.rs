@@ -4,6 +4,7 @@
 //! later creation fails: a start either finds or makes all topics, or leaves none behind.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use headwater_broker::{Broker, BrokerError, NewTopic, TopicDescription, TopicName};
 use headwater_topology::{
@@ -246,7 +247,7 @@ async fn create(
     let mut topics: BTreeMap<TopicName, TopicDescription> =
         created.into_iter().map(|topic| (topic.name.clone(), topic)).collect();
     if !found.is_empty() {
-        for (name, topic) in describe(broker, found).await? {
+        for (name, topic) in describe_existing(broker, found).await? {
             let needed = wanted.iter().find(|wanted| wanted.name == name);
             if let Some(needed) = needed.filter(|needed| needed.partitions != topic.partitions) {
                 return Err(TopicsError::Plan(TaskPlanError::InternalTopicPartitions {
@@ -259,6 +260,33 @@ async fn create(
         }
     }
     Ok(topics)
+}
+
+/// Time between two looks at topics that somebody else has just created, and how many there are: some
+/// ten seconds in all.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const LOOKS: u32 = 200;
+
+/// Describes topics that exist, though the broker that is asked may not have heard of them yet.
+async fn describe_existing(
+    broker: &dyn Broker,
+    names: BTreeSet<TopicName>,
+) -> Result<BTreeMap<TopicName, TopicDescription>, TopicsError> {
+    for _ in 1..LOOKS {
+        let described = describe(broker, names.clone()).await?;
+        if described.len() == names.len() {
+            return Ok(described);
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    let described = describe(broker, names.clone()).await?;
+    match names.into_iter().find(|name| !described.contains_key(name)) {
+        None => Ok(described),
+        Some(topic) => {
+            let source = BrokerError::TopicExists { topic: topic.clone() };
+            Err(TopicsError::Create { topic, source })
+        }
+    }
 }
 
 async fn take_back(broker: &dyn Broker, created: &[TopicDescription]) {

@@ -26,6 +26,8 @@ struct Asked {
     members: Vec<GroupOptions>,
     /// How long fetches of `lines` would wait.
     waits: BTreeSet<Duration>,
+    /// So many times yet topics are not seen that somebody else has just created.
+    unseen: u32,
 }
 
 /// A broker that remembers what it is asked.
@@ -41,7 +43,20 @@ impl Topics for Watched {
         &self,
         names: &[TopicName],
     ) -> Result<Vec<Option<TopicDescription>>, BrokerError> {
-        self.inner.describe_topics(names).await
+        let mut described = self.inner.describe_topics(names).await?;
+        let mut asked = self.asked.lock().unwrap();
+        if asked.unseen > 0 && names.iter().any(|name| name.as_str() == CHANGELOG) {
+            asked.unseen -= 1;
+            for (_, topic) in names
+                .iter()
+                .zip(&mut described)
+                .filter(|(name, _)| [CHANGELOG, REPARTITION].contains(&name.as_str()))
+            {
+                *topic = None;
+            }
+        }
+        drop(asked);
+        Ok(described)
     }
     async fn list_topics(&self) -> Result<Vec<TopicDescription>, BrokerError> {
         self.inner.list_topics().await
@@ -55,7 +70,12 @@ impl Topics for Watched {
     async fn create_topic(&self, topic: &NewTopic) -> Result<TopicDescription, BrokerError> {
         self.asked.lock().unwrap().topics.push(topic.clone());
         // It is one broker and has one copy of everything.
-        self.inner.create_topic(&NewTopic { replication_factor: None, ..topic.clone() }).await
+        let created =
+            self.inner.create_topic(&NewTopic { replication_factor: None, ..topic.clone() }).await;
+        if self.asked.lock().unwrap().unseen > 0 {
+            return Err(BrokerError::TopicExists { topic: topic.name.clone() });
+        }
+        created
     }
     async fn delete_topic(&self, name: &TopicName) -> Result<(), BrokerError> {
         self.inner.delete_topic(name).await
@@ -167,6 +187,27 @@ async fn internal_topics_are_created_with_the_replication_factor() {
         let expected = [CHANGELOG, REPARTITION].map(|name| (name.to_owned(), replication_factor));
         assert_eq!(created, expected);
     }
+}
+
+/// Another instance has created the internal topics a moment ago, and the broker that is asked has not
+/// heard of them yet.
+#[tokio::test(start_paused = true)]
+async fn topics_that_somebody_else_has_just_created_are_waited_for() {
+    let world = World::new().await;
+    let (broker, asked) = watched(&world);
+    asked.lock().unwrap().unseen = 5;
+    let instance = world.builder(WordCount::default()).broker(broker).start().await.unwrap();
+    running(&instance).await;
+    world.write("a b a").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1)]).await;
+    close(instance).await;
+
+    let world = World::new().await;
+    let (broker, asked) = watched(&world);
+    asked.lock().unwrap().unseen = u32::MAX;
+    let error = world.builder(WordCount::default()).broker(broker).start().await.unwrap_err();
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert!(why.contains(CHANGELOG), "it names the topic: {why}");
 }
 
 #[tokio::test(start_paused = true)]

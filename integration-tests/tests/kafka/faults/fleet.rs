@@ -13,7 +13,7 @@ use crate::fleet::{Fleet, LIMIT, figure, now_ms};
 /// nothing else, or several times what the same partitions had while nothing happened. The small
 /// tier runs beside builds and without optimization.
 fn allowed_ms(goal_ms: i64, control: i64) -> i64 {
-    Tier::of_this_run().pick(12 * goal_ms, goal_ms).max(3 * control)
+    Tier::of_this_run().pick(4 * goal_ms, goal_ms).max(3 * control)
 }
 
 fn longest(silences: &std::collections::BTreeMap<String, i64>) -> i64 {
@@ -156,13 +156,13 @@ async fn failover(standbys: u32, exactly_once: bool) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_takes_over_from_a_killed_instance() {
     let took = failover(1, false).await;
-    assert!(took <= Tier::of_this_run().pick(3_000, 250), "{took} ms");
+    assert!(took <= Tier::of_this_run().pick(1_500, 250), "{took} ms");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_takes_over_from_a_killed_instance_exactly_once() {
     let took = failover(1, true).await;
-    assert!(took <= Tier::of_this_run().pick(3_000, 500), "{took} ms");
+    assert!(took <= Tier::of_this_run().pick(1_500, 250), "{took} ms");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -216,6 +216,9 @@ async fn rolling_restart(is_static: bool) {
     figure(&format!("static {is_static}: {rounds} rebalances, control silence {control} ms"));
     if is_static {
         assert_eq!(rounds, 0, "nobody else notices");
+    } else {
+        // Three for each instance, and one more where its copies were not near when it came back.
+        assert!(rounds <= 12, "{rounds} rebalances");
     }
     fleet.ends().await;
 }

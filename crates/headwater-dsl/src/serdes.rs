@@ -143,6 +143,10 @@ impl<T> Format for SharedSerde<T> {
     fn format(&self) -> String {
         self.0.format()
     }
+
+    fn fixed_size(&self) -> Option<usize> {
+        self.0.fixed_size()
+    }
 }
 
 /// The serde of the keys of time windows of this size.

@@ -10,6 +10,7 @@ mod builtin;
 mod error;
 #[cfg(feature = "json")]
 mod json;
+mod list;
 #[cfg(feature = "protobuf")]
 mod protobuf;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub use builtin::{Boolean, Double, Float, Integer, Long, RawBytes, Short, Utf8, 
 pub use error::{SerdeError, WrongBytes};
 #[cfg(feature = "json")]
 pub use json::Json;
+pub use list::{List, NullableList};
 #[cfg(feature = "protobuf")]
 pub use protobuf::Protobuf;
 pub use text::{Text, Utf8Text};
@@ -87,6 +89,12 @@ pub trait Format {
     /// A short name, such as `utf8` or `long`, kept beside each store so that a reader with another
     /// format is told so. Two serdes that read each other's bytes should share it.
     fn format(&self) -> String;
+
+    /// How many bytes each value has, if all have as many: then a list of them needs no lengths. `None` (the default)
+    /// also for formats of one size that Kafka's `ListSerde` writes with lengths.
+    fn fixed_size(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// Bytes to read a value from, and, when they are part of a larger refcounted buffer, that buffer.

@@ -34,7 +34,7 @@ fn byte_vectors_hold() {
         fk_response: 6 of 6 hold
         fk_subscription: 17 of 17 hold
         headers: 4 of 4 hold
-        list_serde: 0 of 11 hold; 11 left out: there is no serde of lists
+        list_serde: 11 of 11 hold
         murmur3_128: 19 of 19 hold
         offset_metadata: 7 of 7 hold
         outer_join_store_key: 12 of 12 hold

@@ -163,25 +163,29 @@ big_endian! {
 }
 
 macro_rules! formats {
-    ($($serde:ident $name:literal,)*) => {$(
+    ($($serde:ident $name:literal $fixed_size:expr,)*) => {$(
         impl Format for $serde {
             fn format(&self) -> String {
                 $name.to_owned()
+            }
+
+            fn fixed_size(&self) -> Option<usize> {
+                $fixed_size
             }
         }
     )*};
 }
 
 formats! {
-    Utf8 "utf8",
-    Short "short",
-    Integer "integer",
-    Long "long",
-    Float "float",
-    Double "double",
-    Boolean "boolean",
-    RawBytes "bytes",
-    UuidText "uuid",
+    Utf8 "utf8" None,
+    Short "short" Some(2),
+    Integer "integer" Some(4),
+    Long "long" Some(8),
+    Float "float" Some(4),
+    Double "double" Some(8),
+    Boolean "boolean" None,
+    RawBytes "bytes" None,
+    UuidText "uuid" Some(36),
 }
 
 /// The bytes as text.

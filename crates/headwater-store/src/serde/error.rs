@@ -63,4 +63,16 @@ pub enum WrongBytes {
     /// Text that is not a UUID.
     #[error("not a UUID in its text form")]
     Uuid,
+    /// A list that ends in the middle.
+    #[error("cut off")]
+    CutOff,
+    /// A list with something behind it.
+    #[error("bytes behind the last entry")]
+    Behind,
+    /// A null entry in a list that is read as one without such.
+    #[error("a null entry; read it as a NullableList")]
+    NullEntry,
+    /// A list whose entries are of a fixed size where they should not be, or no list.
+    #[error("no list of such entries")]
+    ListOfOtherEntries,
 }

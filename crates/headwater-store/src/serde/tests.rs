@@ -104,6 +104,29 @@ fn wrong_bytes_are_named() {
 }
 
 #[test]
+fn lists_that_are_none_are_refused() {
+    fn refused(bytes: &[u8], expected: &str) {
+        let long = Deserializer::<Vec<i64>>::deserialize(&List(Long), Payload::new(bytes));
+        let error = long.expect_err("no list of numbers");
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        assert_eq!(cause.unwrap_or_else(|| error.to_string()), expected);
+    }
+    let null = unhex("00000000010000000000000001");
+    refused(&null, "a null entry; read it as a NullableList");
+    let read: Vec<Option<i64>> = NullableList(Long).deserialize(Payload::new(&null)).unwrap();
+    assert_eq!(read, [None]);
+    refused(b"", "cut off");
+    refused(&unhex("02"), "no list of such entries");
+    refused(&unhex("0000000000000000010000"), "cut off");
+    refused(&unhex("00000000000000000000"), "bytes behind the last entry");
+    // With lengths, as another serde of the same numbers may have written it.
+    refused(&unhex("010000000100000003616263"), "long has 8 bytes, found 3");
+    let text = Deserializer::<Vec<String>>::deserialize(&List(Utf8), Payload::new(&null));
+    let error = text.expect_err("entries of a fixed size are no text");
+    assert_eq!(error.to_string(), "bytes are not list");
+}
+
+#[test]
 fn bytes_and_text_are_slices_of_the_record_they_came_in() {
     let record = Bytes::from_static(b"key and value");
     let payload = Payload::part_of(&record, &record[8..]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Context as _;
 use headwater::prelude::*;
 use headwater::runtime::OffsetMetadata;
-use headwater::serde::{Deserializer, Payload, Serializer};
+use headwater::serde::{Deserializer, Format, NullableList, Payload, Serializer};
 use headwater::topology::TaskId;
 use headwater_testing::{TestRecord, TopologyTestDriver};
 use serde_json::Value as Json;
@@ -46,6 +46,39 @@ pub(super) fn serdes(vector: &Json) -> anyhow::Result<Outcome> {
         }
         other => anyhow::bail!("serde {other} is known"),
     }
+}
+
+pub(super) fn list_serde(vector: &Json) -> anyhow::Result<Outcome> {
+    let expected = hex(&vector["bytes"]).context("a list has bytes")?;
+    let values = vector["values"].as_array().context("a list of values")?;
+    match text_of(vector, "inner")? {
+        "String" => list(Utf8, values, &expected, |text| Ok(text.to_owned())),
+        "Long" => list(Long, values, &expected, |text| Ok(text.parse::<i64>()?)),
+        "Integer" => list(Integer, values, &expected, |text| Ok(text.parse::<i32>()?)),
+        "Short" => list(Short, values, &expected, |text| Ok(text.parse::<i16>()?)),
+        "Double" => list(Double, values, &expected, |text| Ok(text.parse::<f64>()?)),
+        "UUID" => list(UuidText, values, &expected, |text| Ok(text.parse::<uuid::Uuid>()?)),
+        "ByteArray" => list(RawBytes, values, &expected, |text| {
+            let value = hex(&Json::from(text)).context("it is hexadecimal")?;
+            Ok(bytes::Bytes::from(value))
+        }),
+        other => anyhow::bail!("serde {other} is known"),
+    }
+}
+
+fn list<T, S>(
+    serde: S,
+    values: &[Json],
+    expected: &[u8],
+    parse: impl Fn(&str) -> anyhow::Result<T>,
+) -> anyhow::Result<Outcome>
+where
+    T: std::fmt::Debug + PartialEq,
+    S: Serializer<T> + Deserializer<T> + Format,
+{
+    let values = values.iter().map(|value| value.as_str().map(&parse).transpose());
+    let values = values.collect::<anyhow::Result<Vec<Option<T>>>>()?;
+    both_ways(&NullableList(serde), &values, expected)
 }
 
 macro_rules! bits {

@@ -328,7 +328,11 @@ impl StoreStep {
             &**written,
             stores.iter().zip(&*seen).filter(|(it, _)| it.storage == storage),
             &mut meta,
-        );
+        )
+        .map_err(|source| ChangelogError::Store {
+            topic_partition: first.topic_partition.clone(),
+            source,
+        })?;
         let mut histories = histories.iter_mut().flatten().filter(|it| it.storage == storage);
         let mut result = histories.try_for_each(|history| {
             let mut batch = WriteBatch::new();
@@ -400,19 +404,19 @@ impl ApplyStep for StoreStep {
     }
 }
 
-/// The newest times and last numbers of stores of windows and sessions. A time that cannot be read is as good
-/// as none.
+/// The newest times and last numbers of stores of windows and sessions.
 fn push_seen<'s>(
     storage: &dyn TaskStorage,
     stores: impl Iterator<Item = (&'s ChangelogStore, &'s Seen)>,
     meta: &mut Vec<MetaUpdate>,
-) {
+) -> Result<(), StoreError> {
     for (store, &Seen { newest, number }) in stores.filter(|(_, seen)| seen.newest >= 0) {
-        let known = StreamTime::load_of_store(storage, Path::new(""), &store.name);
-        let known = known.ok().flatten().map_or(-1, |time| time.ms);
+        let known = StreamTime::load_of_store(storage, Path::new(""), &store.name)?;
+        let known = known.map_or(-1, |time| time.ms);
         meta.push(StreamTime { ms: newest.max(known) }.update_of_store(&store.name));
         meta.extend(number.map(|number| LastNumber { number }.update(&store.name)));
     }
+    Ok(())
 }
 
 /// Appends the value of a changelog record as its store keeps it: the changelog has timestamp and

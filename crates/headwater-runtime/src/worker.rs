@@ -305,7 +305,16 @@ impl Worker {
 
     fn add_task(&mut self, new: NewTask) {
         let id = new.id;
-        let mut task = new.build(&mut self.thread);
+        let seen = match new.seen() {
+            Ok(seen) => seen,
+            Err(error) => {
+                let storages = new.storages;
+                let closed = ClosedTask { task: id, storages, clean: false, released_bytes: 0 };
+                self.messages.push(FromWorker::TaskFailed { closed, error });
+                return;
+            }
+        };
+        let mut task = new.build(&seen, &mut self.thread);
         let leaving = match task.init(&mut self.thread) {
             Ok(()) => Leaving::No,
             Err(error) => Leaving::Failed(error),

@@ -86,8 +86,8 @@ pub enum StoreError {
         #[source]
         source: SerdeError,
     },
-    /// What a store holds for a key is not of its layout. The task rebuilds its state from the
-    /// changelogs.
+    /// What a store holds for a key, or beside its entries, is not of its layout. A task that finds it rebuilds its state
+    /// from the changelogs.
     #[error(
         "store {store} holds bytes that are not of its layout; delete its state to rebuild it from the changelog"
     )]

@@ -234,14 +234,18 @@ impl StreamTime {
         stored.map(decode).transpose().map_err(|damage| StoreError::damaged(dir, damage))
     }
 
-    /// As [`load_of_store`](Self::load_of_store), through the read half; −1 when nothing was put yet. A time that
-    /// cannot be read is as good as none.
+    /// As [`load_of_store`](Self::load_of_store), through the read half; −1 when nothing was put yet.
+    ///
+    /// # Errors
+    /// [`StoreError::DamagedRow`] when the record does not decode, and what the backend reports.
     pub(crate) fn newest_of_store(
         reader: &dyn StorageReader,
         store: &str,
     ) -> Result<i64, StoreError> {
         let stored = reader.meta(&MetaKey::StoreTime { store: store.to_owned() }.encode())?;
-        Ok(stored.and_then(|bytes| Self::decode(&bytes).ok()).map_or(-1, |time| time.ms))
+        let time = stored.map(|bytes| Self::decode(&bytes)).transpose();
+        let damaged = |damage| StoreError::DamagedRow { store: store.to_owned(), damage };
+        Ok(time.map_err(damaged)?.map_or(-1, |time| time.ms))
     }
 
     /// The write that stores this time for the store called `store`.

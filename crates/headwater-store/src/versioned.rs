@@ -9,7 +9,8 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Direction, KeyRange, KeyValueAccess, KeyValueRead, OverlayCursor, StoreError, split_timestamp,
+    Damage, Direction, KeyRange, KeyValueAccess, KeyValueRead, OverlayCursor, RecordProblem,
+    StoreError, split_timestamp,
 };
 
 mod row;
@@ -461,10 +462,13 @@ impl VersionedLayout {
     ) -> Result<Option<i64>, StoreError> {
         self.value.clear();
         prefixed(&mut self.key, LATEST, key);
-        if let Some(stored) = store.get(&self.key)? {
-            self.value.extend_from_slice(stored);
-        }
-        Ok(split_timestamp(&self.value).map(|(timestamp, _)| timestamp))
+        let Some(stored) = store.get(&self.key)? else { return Ok(None) };
+        self.value.extend_from_slice(stored);
+        let Some((timestamp, _)) = split_timestamp(&self.value) else {
+            let problem = RecordProblem::Length { expected: PREFIX, found: self.value.len() };
+            return Err(damaged_row(store, Damage::Record { record: "latest version", problem }));
+        };
+        Ok(Some(timestamp))
     }
 
     /// Reads a row into `self.row`; answers whether there is one.
@@ -510,6 +514,6 @@ fn first_segment(store: &mut impl KeyValueRead, from: i64) -> Result<Option<i64>
 }
 
 #[cold]
-fn damaged_row(store: &impl KeyValueRead, damage: crate::Damage) -> StoreError {
+fn damaged_row(store: &impl KeyValueRead, damage: Damage) -> StoreError {
     StoreError::DamagedRow { store: store.name().to_owned(), damage }
 }

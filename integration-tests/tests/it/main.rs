@@ -3,6 +3,7 @@
 mod app;
 mod build_errors;
 mod conformance;
+mod damaged;
 mod exactly_once;
 mod global;
 mod joins;

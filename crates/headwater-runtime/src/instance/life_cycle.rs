@@ -90,6 +90,8 @@ pub(super) enum TaskEvent {
     ReadingFailed { rebuild: bool },
     /// Its thread takes tasks.
     ThreadReady,
+    /// What its stores hold cannot be trusted: when it is opened next, it is rebuilt.
+    Damaged,
     /// It is to begin anew at its last commit, which may still be now.
     Interrupted { commit: bool },
     /// What it has done is committed, or what it follows is caught up with.
@@ -217,6 +219,9 @@ impl LifeCycle {
             },
             (TaskEvent::ReadingFailed { rebuild }, Stage::Restoring | Stage::Following) => {
                 Self { rebuild: self.rebuild || rebuild, ..self }.closes(false)
+            }
+            (TaskEvent::Damaged, Stage::Running | Stage::Leaving) => {
+                Self { rebuild: true, ..self }.stays()
             }
             (TaskEvent::ThreadReady, Stage::Ready) => self.moves(Stage::Running, TaskAction::Run),
             (TaskEvent::Interrupted { commit }, Stage::Running | Stage::Leaving) => {

@@ -138,6 +138,7 @@ pub(super) fn reason(event: TaskEvent) -> &'static str {
         TaskEvent::ReadingStopped => "reading stopped",
         TaskEvent::ReadingFailed { .. } => "reading failed",
         TaskEvent::ThreadReady => "thread ready",
+        TaskEvent::Damaged => "state damaged",
         TaskEvent::Interrupted { .. } => "interrupted",
         TaskEvent::GoesWell => "goes well",
         TaskEvent::LeftThread { clean: true } => "committed",

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use headwater_broker::TopicPartition;
 use headwater_store::{
-    ChangelogPosition, Chunk, Direction, KeyRange, Layout, MemoryBackend, MetaKey, MetaUpdate,
-    OpenOptions, SpaceId, StoreBackend, StoreDescription, StoreError, TaskStorage, WriteBatch,
+    ChangelogPosition, Chunk, Direction, KeyRange, LastNumber, Layout, MemoryBackend, MetaKey,
+    MetaUpdate, OpenOptions, SpaceId, StoreBackend, StoreDescription, StoreError, StreamTime,
+    TaskStorage, WriteBatch,
 };
 use headwater_topology::TaskId;
 
@@ -143,8 +144,10 @@ fn positions(
             topic_partition.partition,
         );
         let (position, unreadable) = match loaded {
-            Ok(position) => (position, false),
-            Err(StoreError::Damaged { .. }) => (None, true),
+            Ok(position) => {
+                (position, !seen_is_readable(storage, &dir, store).map_err(open_error)?)
+            }
+            Err(error) if error.is_damage() => (None, true),
             Err(error) => return Err(open_error(error)),
         };
         positions.push(StorePosition {
@@ -160,6 +163,27 @@ fn positions(
         });
     }
     Ok(positions)
+}
+
+/// Whether what lies beside the entries of a store of windows or sessions can be read.
+fn seen_is_readable(
+    storage: &dyn TaskStorage,
+    dir: &Path,
+    store: &StoreProgram,
+) -> Result<bool, StoreError> {
+    if !matches!(store.layout(), Layout::Segmented(_)) {
+        return Ok(true);
+    }
+    let name = store.spec.name.as_str();
+    let time = StreamTime::load_of_store(storage, dir, name).map(drop);
+    match time.and_then(|()| LastNumber::load(storage, dir, name)) {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_damage() => {
+            tracing::error!(store = name, %error, "what lies beside the store cannot be read");
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Empties stores, by their place among the positions, to be filled again from the beginning.
@@ -335,7 +359,8 @@ fn describe(
     Ok(space)
 }
 
-/// Empties a store. The position goes first: without it the store is known to be incomplete.
+/// Empties a store, and forgets what it has seen. The position goes first: without it the store is known to be
+/// incomplete.
 fn empty(
     storage: &mut dyn TaskStorage,
     changelog: &TopicPartition,
@@ -344,8 +369,14 @@ fn empty(
 ) -> Result<SpaceId, StoreError> {
     let TopicPartition { topic, partition } = changelog;
     let key = MetaKey::Changelog { topic: topic.as_str().to_owned(), partition: *partition };
-    let forget = MetaUpdate { key: key.encode(), value: None };
-    storage.apply(WriteBatch::new().sort(), &[forget])?;
+    let seen = [
+        MetaKey::StoreTime { store: store.to_owned() },
+        MetaKey::StoreNumber { store: store.to_owned() },
+    ];
+    for key in [key].into_iter().chain(seen) {
+        let forget = MetaUpdate { key: key.encode(), value: None };
+        storage.apply(WriteBatch::new().sort(), &[forget])?;
+    }
     storage.drop_space(space)?;
     storage.space(store)
 }

@@ -14,8 +14,10 @@ use headwater_topology::TaskId;
 
 use crate::global::GlobalStores;
 use crate::process::Segments;
-use crate::process::store::{Keeper, StoreCache, StoreChangelog, TaskStore};
-use crate::process::{Headers, OperatorTimes, Program, Punctuations, StoreProgram, StoreSlot};
+use crate::process::store::{Keeper, StoreCache, StoreChangelog, TaskStore, unreadable};
+use crate::process::{
+    Headers, OperatorTimes, Program, Punctuations, StoreProgram, StoreSlot, TaskError,
+};
 use crate::task::input::{Input, InputStart};
 use crate::task::{Task, TaskCore, TaskWatch};
 use crate::worker::ThreadCore;
@@ -75,13 +77,29 @@ impl NewTask {
             .collect()
     }
 
-    /// Sets the task up on its thread.
-    pub(crate) fn build(self, thread: &mut ThreadCore) -> Task {
+    /// What the stores have seen, in their order.
+    ///
+    /// # Errors
+    /// [`TaskErrorKind::Store`] when it cannot be read.
+    pub(crate) fn seen(&self) -> Result<Vec<Seen>, TaskError> {
+        let stores = self.program.stores.iter().zip(&self.stores);
+        let seen = stores.map(|(store, place)| {
+            let storage = &*self.storages[place.storage];
+            let seen = Seen::load(store, storage);
+            seen.map_err(|error| unreadable(self.id, &store.spec.name.as_str().into(), error))
+        });
+        seen.collect()
+    }
+
+    /// Sets the task up on its thread, with stores that have [`seen`](Self::seen) this.
+    pub(crate) fn build(self, seen: &[Seen], thread: &mut ThreadCore) -> Task {
         let program = self.program;
         self.watch.watch_nodes(&program.nodes);
         let read_cache_bytes = self.read_cache_bytes / self.stores.len().max(1);
-        let stores = program.stores.iter().zip(&self.stores).map(|(store, place)| {
-            build_store(self.id, store, *place, &self.storages, thread, read_cache_bytes)
+        let placed = program.stores.iter().zip(&self.stores).zip(seen);
+        let stores = placed.map(|((store, place), seen)| {
+            let placed = (store, *place, *seen);
+            build_store(self.id, placed, &self.storages, thread, read_cache_bytes)
         });
         let global = &self.global_stores;
         let global_stores =
@@ -150,10 +168,34 @@ fn read_global_store(store: &StoreProgram, global: &GlobalStores) -> TaskStore {
     TaskStore::new(&store.spec, store.layout(), overlay, None)
 }
 
+/// What a store of windows or sessions has seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// The newest time; −1 for none.
+    newest: i64,
+    /// The number that was given last.
+    number: u32,
+}
+
+impl Seen {
+    fn load(store: &StoreProgram, storage: &dyn TaskStorage) -> Result<Self, StoreError> {
+        let nothing = Self { newest: -1, number: 0 };
+        if !matches!(store.layout(), Layout::Segmented(_)) {
+            return Ok(nothing);
+        }
+        let (name, no_dir) = (store.spec.name.as_str(), Path::new(""));
+        let newest = StreamTime::load_of_store(storage, no_dir, name)?;
+        let number = LastNumber::load(storage, no_dir, name)?;
+        Ok(Self {
+            newest: newest.map_or(nothing.newest, |time| time.ms),
+            number: number.map_or(nothing.number, |last| last.number),
+        })
+    }
+}
+
 fn build_store(
     task: TaskId,
-    store: &StoreProgram,
-    place: StorePlace,
+    (store, place, seen): (&StoreProgram, StorePlace, Seen),
     storages: &[Box<dyn TaskStorage>],
     thread: &mut ThreadCore,
     read_cache_bytes: usize,
@@ -177,15 +219,8 @@ fn build_store(
     let overlay = Overlay::new(store.spec.name.as_str(), place.space, reader, options);
     let mut built = TaskStore::new(&store.spec, store.layout(), overlay, Some(place.storage));
     if let Layout::Segmented(options) = store.layout() {
-        // A time that cannot be read is as good as none: entries stay visible for longer.
-        let (storage, no_dir) = (&*storages[place.storage], Path::new(""));
-        let newest = StreamTime::load_of_store(storage, no_dir, &store.spec.name);
-        let number = LastNumber::load(storage, no_dir, &store.spec.name);
         let segments = Segments::new(options, store.spec.persistent);
-        built.keeper = Keeper::Segmented(segments.with_contents(
-            newest.ok().flatten().map_or(-1, |time| time.ms),
-            number.ok().flatten().map_or(0, |last| last.number),
-        ));
+        built.keeper = Keeper::Segmented(segments.with_contents(seen.newest, seen.number));
     }
     built.changelog = store.changelog.as_ref().map(|topic| StoreChangelog {
         topic: thread.output_topic(topic),

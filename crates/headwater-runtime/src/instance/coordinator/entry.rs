@@ -35,6 +35,8 @@ pub(super) struct TaskEntry {
     pub(super) local_stores: Arc<[LocalStore]>,
     /// Of a task with changelogs.
     pub(super) renewal: Option<Renewal>,
+    /// Its stores were found to be damaged, and rebuilt: a second time it is not them.
+    pub(super) was_damaged: bool,
 }
 
 impl TaskEntry {

@@ -82,6 +82,9 @@ impl Coordinator {
                         tracing::warn!(%task, %topic_partition, "the state is rebuilt: {reason}");
                         self.drive(task, TaskEvent::ReadingFailed { rebuild: true });
                     }
+                    Err(source) if self.is_damage_of(task, &source) => {
+                        self.drive(task, TaskEvent::ReadingFailed { rebuild: true });
+                    }
                     Err(source) => {
                         self.drive(task, TaskEvent::ReadingFailed { rebuild: false });
                         standby_failed(task, &InstanceError::Restore { task, source });

@@ -49,6 +49,7 @@ impl Coordinator {
             watch: watch_of(&self.views, task),
             local_stores: Arc::default(),
             renewal: None,
+            was_damaged: false,
         };
         self.tasks.insert(task, entry);
         let waits = Stage::Waiting { until: Duration::ZERO };
@@ -249,6 +250,9 @@ impl Coordinator {
                 tracing::warn!(%task, %topic_partition, "the state is rebuilt: {reason}");
                 self.drive(task, TaskEvent::ReadingFailed { rebuild: true });
             }
+            Err(source) if self.is_damage_of(task, &source) => {
+                self.drive(task, TaskEvent::ReadingFailed { rebuild: true });
+            }
             Err(source) => {
                 self.drive(task, TaskEvent::ReadingFailed { rebuild: false });
                 self.uncaught(Some(thread), InstanceError::Restore { task, source });
@@ -320,6 +324,22 @@ impl Coordinator {
     }
 
     /// A task has left its thread.
+    /// Whether a store did not take its changelog because it holds what it never held, and that for the first time
+    /// here.
+    pub(super) fn is_damage_of(&mut self, task: TaskId, error: &ChangelogError) -> bool {
+        let ChangelogError::Store { topic_partition, source } = error else { return false };
+        let Some(entry) = self.tasks.get_mut(&task) else { return false };
+        if !source.is_damage() || entry.was_damaged {
+            return false;
+        }
+        entry.was_damaged = true;
+        tracing::error!(
+            %task, %topic_partition, error = source as &dyn std::error::Error,
+            "the state is damaged, and rebuilt"
+        );
+        true
+    }
+
     pub(super) fn left_thread(&mut self, closed: ClosedTask) {
         let ClosedTask { task, storages, clean, .. } = closed;
         send(&self.fetcher, FetchCommand::Remove(task));

@@ -18,6 +18,7 @@ use crate::instance::fetcher::FetchCommand;
 use crate::instance::life_cycle::TaskEvent;
 use crate::instance::thread::{Execution, Pulse, StreamThread, now, spawn};
 use crate::instance::topics::BrokerTopics;
+use crate::process::{TaskError, TaskErrorKind};
 use crate::worker::{FromWorker, ToWorker, TopicLookup, Worker, WorkerConfig};
 
 /// How the coordinator reaches a thread.
@@ -327,8 +328,11 @@ impl Coordinator {
         match message {
             FromWorker::TaskClosed(closed) => self.left_thread(closed),
             FromWorker::TaskFailed { closed, error } => {
+                let is_rebuilt = self.is_rebuilt_after(closed.task, &error);
                 self.left_thread(closed);
-                self.uncaught(Some(thread), InstanceError::Task(error));
+                if !is_rebuilt {
+                    self.uncaught(Some(thread), InstanceError::Task(error));
+                }
             }
             FromWorker::Produce(_)
             | FromWorker::Commit(_)
@@ -337,6 +341,20 @@ impl Coordinator {
                 unreachable!("the committer and the fetcher keep what is for them")
             }
         }
+    }
+
+    /// Whether a task that has failed is rebuilt from its changelogs: its stores hold what they never held, and
+    /// that for the first time here.
+    fn is_rebuilt_after(&mut self, task: TaskId, error: &TaskError) -> bool {
+        let TaskErrorKind::Store { store, source, .. } = error.kind() else { return false };
+        let Some(entry) = self.tasks.get_mut(&task) else { return false };
+        if !source.is_damage() || entry.was_damaged {
+            return false;
+        }
+        entry.was_damaged = true;
+        tracing::error!(%task, %store, error = &**source as &dyn std::error::Error, "the state is damaged, and rebuilt");
+        self.drive(task, TaskEvent::Damaged);
+        true
     }
 
     /// The thread's tasks go to a new one.

@@ -28,6 +28,7 @@ fn events() -> Vec<TaskEvent> {
         TaskEvent::Restored,
         TaskEvent::ReadingStopped,
         TaskEvent::ThreadReady,
+        TaskEvent::Damaged,
         TaskEvent::GoesWell,
     ];
     for yes in [true, false] {

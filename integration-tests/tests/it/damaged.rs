@@ -1,6 +1,7 @@
 //! State on disk that holds what was never written: it is rebuilt from the changelog, and nothing is lost.
 
 use std::path::Path;
+use std::time::Duration;
 
 use headwater::prelude::*;
 use headwater::sled::SledBackend;
@@ -11,7 +12,7 @@ use headwater::{QueryableStoreTypes, StoreQueryParameters, VersionedRecord};
 
 use crate::app::{APPLICATION, App};
 
-/// Damages the store of task 0_0, which is closed.
+/// Damages the store of task `0_0`, which is closed.
 fn damage(state: &Path, store: &str, how: Damage) {
     let dir = state.join(APPLICATION).join("0_0").join("sled.store");
     assert!(dir.exists(), "{}", dir.display());
@@ -49,7 +50,7 @@ enum Damage {
 
 fn versions() -> Topology {
     let builder = StreamsBuilder::new();
-    let history = std::time::Duration::from_secs(60);
+    let history = Duration::from_mins(1);
     let store = StoreSupplier::persistent_versioned_key_value_store("prices", history);
     builder.table("prices", Consumed::with(Utf8, Utf8), Materialized::from_supplier(store));
     builder.build().expect("the topology is right")
@@ -60,7 +61,7 @@ fn windows() -> Topology {
     builder
         .stream("in", Consumed::with(Utf8, Utf8))
         .group_by_key(Grouped::new())
-        .windowed_by(TimeWindows::of_size_with_no_grace(std::time::Duration::from_secs(60)))
+        .windowed_by(TimeWindows::of_size_with_no_grace(Duration::from_mins(1)))
         .count(Materialized::named("windows"))
         .to_stream()
         .map(|key, count| (key.map(|windowed| windowed.key.clone()), count.copied()))

@@ -78,12 +78,13 @@ impl Embedded {
         directory: impl Into<PathBuf>,
         options: EmbeddedOptions,
     ) -> Result<Self, OpenError> {
-        let directory = LockedDirectory::lock(directory.into())?;
+        let directory = LockedDirectory::lock(Arc::clone(&options.files), directory.into())?;
         let fresh = fresh_catalog(&options);
-        let catalog = CatalogStore::open(directory.path(), options.fsync, fresh)?;
+        let catalog =
+            CatalogStore::open(directory.files(), directory.path(), options.fsync, fresh)?;
         let now_ms = options.clock.wall_ms();
         let topics = directory::load_topics(&directory, &catalog, options.fsync, now_ms)?;
-        Ok(Self::new(Shared::new(options, catalog, topics, Some(directory))))
+        Ok(Self::new(Shared::new(options, catalog, TopicMap::new(topics), Some(directory))))
     }
 
     fn new(shared: Shared) -> Self {
@@ -100,6 +101,34 @@ impl Embedded {
     /// again. What the groups have committed stays.
     pub fn forget_members(&self) {
         self.shared.coordinator.forget_members();
+    }
+
+    /// Ends the broker and starts it again from its directory, as when its process is killed and another one
+    /// started: it knows nothing but what it finds there. Groups have no members, open transactions
+    /// are aborted and their writers fenced. To whoever has a handle, a reader, a writer or a
+    /// membership it is the same broker, back after a moment.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use headwater_broker::simple;
+    /// use headwater_embedded::{Embedded, EmbeddedOptions};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let directory = directory.path();
+    /// let broker = Embedded::open(directory, EmbeddedOptions::new())?;
+    /// simple::create_topic(&broker, "lines", 3).await?;
+    /// broker.restart()?;
+    /// assert_eq!(simple::partitions(&broker, "lines").await?.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and [`OpenError::NoDirectory`]. After an error there are no topics until a
+    /// restart comes to its end.
+    pub fn restart(&self) -> Result<(), OpenError> {
+        self.shared.restart()
     }
 
     pub(crate) async fn call<T>(
@@ -207,6 +236,24 @@ impl Shared {
             maintenance: Maintenance::default(),
             directory,
         }
+    }
+
+    fn restart(&self) -> Result<(), OpenError> {
+        let directory = self.directory.as_ref().ok_or(OpenError::NoDirectory)?;
+        let fsync = self.options.fsync;
+        self.maintenance.between_rounds(|| {
+            self.topics.reload(|| {
+                let fresh = fresh_catalog(&self.options);
+                self.catalog.reload(directory.files(), directory.path(), fsync, fresh)?;
+                let now_ms = self.options.clock.wall_ms();
+                directory::load_topics(directory, &self.catalog, fsync, now_ms)
+            })
+        })?;
+        self.coordinator.forget_members();
+        self.restart_transactions().map_err(|source| OpenError::Producers {
+            directory: directory.path().to_owned(),
+            source: Box::new(source),
+        })
     }
 
     /// Carries out a produce request with one batch.

@@ -210,6 +210,11 @@ impl Catalog {
         self.transactions.values().any(|last| *last == (producer_id, epoch))
     }
 
+    /// Producer id and epoch of the last committed transaction of an id.
+    pub(crate) fn last_committed(&self, transactional_id: &str) -> Option<(i64, i16)> {
+        self.transactions.get(transactional_id).copied()
+    }
+
     pub(crate) fn log_start(&self, at: &TopicPartition) -> i64 {
         self.log_starts.get(at).copied().unwrap_or(0)
     }

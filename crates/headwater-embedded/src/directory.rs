@@ -7,8 +7,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,13 +17,14 @@ use headwater_records::ControlKind;
 use crate::catalog::TopicEntry;
 use crate::config::LogConfig;
 use crate::error::{OpenError, storage_error};
-use crate::journal::{CatalogStore, JOURNAL, sync_directory};
+use crate::files::{Files, LockedFile, OpenMode};
+use crate::journal::{CatalogStore, JOURNAL, read_whole};
 use crate::log::{Log, Place};
 use crate::partition::Partition;
 use crate::producers::OpenTransaction;
 use crate::segment::Segment;
-use crate::storage::WriteOptions;
-use crate::topics::{Topic, TopicMap};
+use crate::storage::{WriteOptions, sync_directory_of};
+use crate::topics::Topic;
 
 mod recovery;
 
@@ -34,46 +34,32 @@ const TOPICS: &str = "topics";
 /// A directory that this broker alone uses, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct LockedDirectory {
+    files: Arc<dyn Files>,
     path: PathBuf,
-    lock: File,
-}
-
-impl Drop for LockedDirectory {
-    fn drop(&mut self) {
-        // Closing the file is not enough: a process that another thread is just starting has it
-        // too, until it runs its program. If this fails, closing is all that can be done.
-        drop(self.lock.unlock());
-    }
+    _lock: Box<dyn LockedFile>,
 }
 
 impl LockedDirectory {
     /// Makes the directory if it is not there, and takes it.
-    pub(crate) fn lock(path: PathBuf) -> Result<Self, OpenError> {
-        fs::create_dir_all(&path).map_err(|error| OpenError::io("create", &path, error))?;
-        check_is_own(&path)?;
+    pub(crate) fn lock(files: Arc<dyn Files>, path: PathBuf) -> Result<Self, OpenError> {
+        files.create_directories(&path).map_err(|error| OpenError::io("create", &path, error))?;
+        check_is_own(&*files, &path)?;
         let lock_path = path.join(LOCK);
         let failed = |error| OpenError::io("lock", &lock_path, error);
-        let mut lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&lock_path)
-            .map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
-                // The pid is a courtesy: the error is the same without it.
-                let holder = lock.read_to_string(&mut holder).map(|_| holder.trim().parse().ok());
-                let holder = holder.unwrap_or_default();
-                return Err(OpenError::DirectoryInUse { directory: path, holder });
-            }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-        }
-        lock.set_len(0).map_err(failed)?;
-        writeln!(lock, "{}", std::process::id()).map_err(failed)?;
-        Ok(Self { path, lock })
+        let Some(lock) = files.lock(&lock_path).map_err(failed)? else {
+            // The pid is a courtesy: the error is the same without it.
+            let holder = read_whole(&*files, &lock_path).ok();
+            let holder = holder.and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
+            return Err(OpenError::DirectoryInUse { directory: path, holder });
+        };
+        let text = format!("{}\n", std::process::id());
+        let file = files.open(&lock_path, OpenMode::Anew).map_err(failed)?;
+        file.write_all_at(text.as_bytes(), 0).map_err(failed)?;
+        Ok(Self { files, path, _lock: lock })
+    }
+
+    pub(crate) fn files(&self) -> &Arc<dyn Files> {
+        &self.files
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -86,13 +72,12 @@ impl LockedDirectory {
 }
 
 /// Refuses a directory with files of somebody else.
-fn check_is_own(path: &Path) -> Result<(), OpenError> {
-    if path.join(JOURNAL).exists() {
+fn check_is_own(files: &dyn Files, path: &Path) -> Result<(), OpenError> {
+    if files.exists(&path.join(JOURNAL)) {
         return Ok(());
     }
     let failed = |error| OpenError::io("read", path, error);
-    for entry in fs::read_dir(path).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
+    for name in files.names_in(path).map_err(failed)? {
         // All that a broker writes before it has a journal.
         if name != LOCK && name != "journal.new" {
             return Err(OpenError::ForeignDirectory { directory: path.to_owned() });
@@ -108,36 +93,37 @@ pub(crate) fn create_topic(
     entry: &TopicEntry,
 ) -> Result<Vec<Place>, BrokerError> {
     let topic = directory.topic(name, entry.id);
+    let files = &directory.files;
     let failed = |error: io::Error| storage_error("create", &topic.display().to_string(), &error);
     let mut places = Vec::new();
     for number in 0..entry.partitions {
         let path = topic.join(number.to_string());
-        fs::create_dir_all(&path).map_err(failed)?;
-        places.push(Place::Directory(path.into()));
+        files.create_directories(&path).map_err(failed)?;
+        places.push(Place::Directory { files: Arc::clone(files), path: path.into() });
     }
     for made in topic.join("0").ancestors().take(4) {
-        sync_directory(made).map_err(failed)?;
+        sync_directory_of(&**files, made).map_err(failed)?;
     }
     Ok(places)
 }
 
 /// Removes what a deleted topic leaves behind.
 pub(crate) fn delete_topic(directory: &LockedDirectory, name: &TopicName, id: TopicId) {
-    remove_directory(&directory.topic(name, id));
+    remove_directory(&*directory.files, &directory.topic(name, id));
     // It stays if another topic of that name lives in it.
-    drop(fs::remove_dir(directory.path.join(TOPICS).join(name.as_str())));
+    drop(directory.files.remove_directory(&directory.path.join(TOPICS).join(name.as_str())));
 }
 
 /// Removes the files of segments that a log does not need any more.
 pub(crate) fn delete_segments(segments: &[Segment]) {
-    for path in segments.iter().filter_map(|segment| segment.bytes.path()) {
-        delete_file(path);
+    for segment in segments {
+        segment.bytes.delete();
     }
 }
 
 /// Removes a file that is not needed any more. One that stays is removed at the next start.
-pub(crate) fn delete_file(path: &Path) {
-    match fs::remove_file(path) {
+pub(crate) fn delete_file(files: &dyn Files, path: &Path) {
+    match files.remove_file(path) {
         Ok(()) => {}
         // The first segment of a log without records was never written.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -147,8 +133,8 @@ pub(crate) fn delete_file(path: &Path) {
     }
 }
 
-fn remove_directory(path: &Path) {
-    if let Err(error) = fs::remove_dir_all(path) {
+fn remove_directory(files: &dyn Files, path: &Path) {
+    if let Err(error) = files.remove_directory_all(path) {
         tracing::warn!(
             path = %path.display(), %error, "the files of a deleted topic could not be removed"
         );
@@ -161,7 +147,7 @@ pub(crate) fn load_topics(
     catalog: &CatalogStore,
     fsync: bool,
     now_ms: i64,
-) -> Result<TopicMap, OpenError> {
+) -> Result<BTreeMap<TopicName, Arc<Topic>>, OpenError> {
     let entries = catalog.read(|catalog| catalog.topics.clone());
     let mut topics = BTreeMap::new();
     for (name, entry) in &entries {
@@ -173,8 +159,9 @@ pub(crate) fn load_topics(
             let (start, epochs) =
                 catalog.read(|catalog| (catalog.log_start(&at), catalog.leader_epochs(&at)));
             let place = path.join(number.to_string());
-            let recovered = recovery::recover(&place, start, epochs, now_ms)?;
-            let place = Place::Directory(place.into());
+            let recovered = recovery::recover(&directory.files, &place, start, epochs, now_ms)?;
+            let files = Arc::clone(&directory.files);
+            let place = Place::Directory { files, path: place.into() };
             let mut log = Log::new(at, Arc::clone(&config), place, recovered);
             end_transactions(&mut log, catalog, fsync, now_ms)?;
             partitions.push(Arc::new(Partition::new(log)));
@@ -182,7 +169,7 @@ pub(crate) fn load_topics(
         topics.insert(name.clone(), Arc::new(Topic { id: entry.id, partitions }));
     }
     remove_leftovers(directory, &entries)?;
-    Ok(TopicMap::new(topics))
+    Ok(topics)
 }
 
 /// Writes the markers of transactions that were open when the broker ended. Their writers have ended
@@ -214,26 +201,27 @@ fn remove_leftovers(
     directory: &LockedDirectory,
     entries: &BTreeMap<TopicName, TopicEntry>,
 ) -> Result<(), OpenError> {
+    let files = &*directory.files;
     let root = directory.path.join(TOPICS);
     let failed = |error| OpenError::io("read", &root, error);
-    let names = match fs::read_dir(&root) {
+    let names = match files.names_in(&root) {
         Ok(names) => names,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed(error)),
     };
     for name in names {
-        let name = name.map_err(failed)?;
-        let entry = name.file_name().to_str().and_then(|name| entries.get(name));
-        for id in fs::read_dir(name.path()).map_err(failed)? {
-            let id = id.map_err(failed)?;
-            let known = entry.is_some_and(|entry| id.file_name() == *entry.id.to_string());
+        let entry = name.to_str().and_then(|name| entries.get(name));
+        let topic = root.join(&name);
+        for id in files.names_in(&topic).map_err(failed)? {
+            let known = entry.is_some_and(|entry| id == *entry.id.to_string());
             if !known {
-                tracing::warn!(path = %id.path().display(), "files of no topic are removed");
-                remove_directory(&id.path());
+                let path = topic.join(&id);
+                tracing::warn!(path = %path.display(), "files of no topic are removed");
+                remove_directory(files, &path);
             }
         }
         if entry.is_none() {
-            remove_directory(&name.path());
+            remove_directory(files, &topic);
         }
     }
     Ok(())

@@ -65,6 +65,19 @@ pub enum OpenError {
         /// Why.
         source: Box<BrokerError>,
     },
+    /// New producer ids cannot be given out after a restart.
+    #[error("writers of {} cannot be fenced", directory.display())]
+    Producers {
+        /// The directory.
+        directory: PathBuf,
+        /// Why.
+        source: Box<BrokerError>,
+    },
+    /// A broker in memory was to be started again.
+    #[error(
+        "a broker in memory has nothing that it could be started again from; open one in a directory"
+    )]
+    NoDirectory,
     /// The operating system refused.
     #[error("could not {operation} {}", path.display())]
     Io {

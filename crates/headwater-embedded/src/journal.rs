@@ -1,10 +1,9 @@
 //! The file that holds the catalog: one entry a line, each with its own checksum, appended; from
 //! time to time written anew. It can be read with a text editor.
 
-use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use headwater_broker::BrokerError;
 use parking_lot::Mutex;
@@ -12,6 +11,8 @@ use parking_lot::Mutex;
 use crate::catalog::{Catalog, Entry, FORMAT};
 use crate::error::{OpenError, storage_error};
 use crate::faults::Faults;
+use crate::files::{Files, OpenMode, StoredFile};
+use crate::storage::sync_directory_of;
 
 /// The name of the file.
 pub(crate) const JOURNAL: &str = "journal";
@@ -35,8 +36,9 @@ struct State {
 
 #[derive(Debug)]
 struct Journal {
+    files: Arc<dyn Files>,
     path: PathBuf,
-    file: File,
+    file: Arc<dyn StoredFile>,
     length: u64,
     /// Length after it was written anew the last time.
     compact_length: u64,
@@ -52,17 +54,26 @@ impl CatalogStore {
     }
 
     /// The catalog in `directory`. A torn end is cut off; without a journal `fresh` is written.
-    pub(crate) fn open(directory: &Path, fsync: bool, fresh: Catalog) -> Result<Self, OpenError> {
-        let path = directory.join(JOURNAL);
-        let catalog = match fs::read(&path) {
-            Ok(bytes) => read(&path, &bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => fresh,
-            Err(error) => return Err(OpenError::io("read", &path, error)),
-        };
-        // Written anew at every start: so it is short, and a torn end is gone for good.
-        let journal = Journal::create(path.clone(), &catalog, fsync)
-            .map_err(|error| OpenError::io("write", &path, error))?;
-        Ok(Self { state: Mutex::new(State { catalog, journal: Some(journal) }) })
+    pub(crate) fn open(
+        files: &Arc<dyn Files>,
+        directory: &Path,
+        fsync: bool,
+        fresh: Catalog,
+    ) -> Result<Self, OpenError> {
+        Ok(Self { state: Mutex::new(State::open(files, directory, fsync, fresh)?) })
+    }
+
+    /// What is in `directory` now, instead of what was known.
+    pub(crate) fn reload(
+        &self,
+        files: &Arc<dyn Files>,
+        directory: &Path,
+        fsync: bool,
+        fresh: Catalog,
+    ) -> Result<(), OpenError> {
+        let mut state = self.state.lock();
+        *state = State::open(files, directory, fsync, fresh)?;
+        Ok(())
     }
 
     /// Looks something up.
@@ -85,7 +96,7 @@ impl CatalogStore {
             journal.append(&entry, faults).map_err(failed)?;
             catalog.apply(entry);
             if journal.length > REWRITE_ABOVE && journal.length / 4 > journal.compact_length {
-                match Journal::create(path.clone(), catalog, journal.fsync) {
+                match Journal::create(&journal.files, path.clone(), catalog, journal.fsync) {
                     Ok(rewritten) => *journal = rewritten,
                     // The long one holds the same.
                     Err(error) => tracing::warn!(
@@ -100,28 +111,49 @@ impl CatalogStore {
     }
 }
 
+impl State {
+    fn open(
+        files: &Arc<dyn Files>,
+        directory: &Path,
+        fsync: bool,
+        fresh: Catalog,
+    ) -> Result<Self, OpenError> {
+        let path = directory.join(JOURNAL);
+        let catalog = match read_whole(&**files, &path) {
+            Ok(bytes) => read(&path, &bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => fresh,
+            Err(error) => return Err(OpenError::io("read", &path, error)),
+        };
+        // Written anew at every start: so it is short, and a torn end is gone for good.
+        let journal = Journal::create(files, path.clone(), &catalog, fsync)
+            .map_err(|error| OpenError::io("write", &path, error))?;
+        Ok(Self { catalog, journal: Some(journal) })
+    }
+}
+
 impl Journal {
     /// Writes the catalog into a new file and puts it in the place of the old one.
-    fn create(path: PathBuf, catalog: &Catalog, fsync: bool) -> io::Result<Self> {
+    fn create(
+        files: &Arc<dyn Files>,
+        path: PathBuf,
+        catalog: &Catalog,
+        fsync: bool,
+    ) -> io::Result<Self> {
         let text: String = catalog.entries().iter().map(line).collect();
         let new_path = path.with_extension("new");
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&new_path)?;
+        let file = files.open(&new_path, OpenMode::Anew)?;
         file.write_all_at(text.as_bytes(), 0)?;
-        file.sync_all()?;
-        fs::rename(&new_path, &path)?;
-        sync_directory(&path)?;
+        file.sync()?;
+        files.rename(&new_path, &path)?;
+        sync_directory_of(&**files, &path)?;
         let length = text.len() as u64;
-        Ok(Self { path, file, length, compact_length: length, torn: false, fsync })
+        let files = Arc::clone(files);
+        Ok(Self { files, path, file, length, compact_length: length, torn: false, fsync })
     }
 
     fn append(&mut self, entry: &Entry, faults: &Faults) -> io::Result<()> {
         if self.torn {
-            self.file.set_len(self.length)?;
+            self.file.set_length(self.length)?;
             self.torn = false;
         }
         let line = line(entry);
@@ -132,19 +164,22 @@ impl Journal {
                 .write_all_at(&line.as_bytes()[..count.min(line.len())], self.length)
                 .and_then(|()| Err(io::ErrorKind::StorageFull.into())),
         };
-        let synced =
-            if self.fsync { written.and_then(|()| self.file.sync_data()) } else { written };
+        let synced = if self.fsync { written.and_then(|()| self.file.sync()) } else { written };
         match synced {
             Ok(()) => self.length += line.len() as u64,
-            Err(_) => self.torn = self.file.set_len(self.length).is_err(),
+            Err(_) => self.torn = self.file.set_length(self.length).is_err(),
         }
         synced
     }
 }
 
-/// Makes a rename or a new file in the directory of `path` durable.
-pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path.parent().unwrap_or(path))?.sync_all()
+/// All bytes of a file.
+pub(crate) fn read_whole(files: &dyn Files, path: &Path) -> io::Result<Vec<u8>> {
+    let file = files.open(path, OpenMode::Read)?;
+    let length = usize::try_from(file.length()?).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 fn line(entry: &Entry) -> String {

@@ -16,6 +16,7 @@ use headwater_records::{
 use crate::config::LogConfig;
 use crate::epochs::LeaderEpochs;
 use crate::error::storage_error;
+use crate::files::Files;
 use crate::frame::Frame;
 use crate::producers::{Producers, Verdict};
 use crate::segment::{Cleaning, Found, Segment, file_name};
@@ -28,7 +29,7 @@ pub(crate) const DECOMPRESSED_MAX: usize = 1024 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     Memory,
-    Directory(Arc<Path>),
+    Directory { files: Arc<dyn Files>, path: Arc<Path> },
 }
 
 /// The log of a partition.
@@ -460,9 +461,9 @@ impl Place {
     pub(crate) fn new_segment(&self, base_offset: i64) -> SegmentBytes {
         match self {
             Self::Memory => SegmentBytes::Memory(MemoryBytes::default()),
-            Self::Directory(directory) => {
-                let path = directory.join(file_name(base_offset, Cleaning::Dirty));
-                SegmentBytes::File(FileBytes::new(path, 0))
+            Self::Directory { files, path } => {
+                let path = path.join(file_name(base_offset, Cleaning::Dirty));
+                SegmentBytes::File(FileBytes::new(files, path, 0))
             }
         }
     }

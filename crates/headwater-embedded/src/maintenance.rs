@@ -36,6 +36,14 @@ pub(crate) struct Maintenance {
     task: Mutex<Option<AbortHandle>>,
 }
 
+impl Maintenance {
+    /// Does something while there is no round.
+    pub(crate) fn between_rounds<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _round = self.round.lock();
+        work()
+    }
+}
+
 impl Drop for Maintenance {
     fn drop(&mut self) {
         if let Some(task) = self.task.get_mut() {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use headwater_broker::{Clock, SystemClock};
 use uuid::Uuid;
 
+use crate::files::{Files, SystemFiles};
+
 /// Settings of an embedded broker, with Kafka's defaults where Kafka has them.
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
@@ -14,6 +16,7 @@ pub struct EmbeddedOptions {
     pub(crate) default_partitions: i32,
     pub(crate) segment_bytes: u64,
     pub(crate) fsync: bool,
+    pub(crate) files: Arc<dyn Files>,
     pub(crate) maintenance_interval: Option<Duration>,
 }
 
@@ -25,6 +28,7 @@ impl Default for EmbeddedOptions {
             default_partitions: 1,
             segment_bytes: 1024 * 1024 * 1024,
             fsync: false,
+            files: Arc::new(SystemFiles),
             maintenance_interval: Some(Duration::from_secs(15)),
         }
     }
@@ -68,6 +72,12 @@ impl EmbeddedOptions {
     /// Default: no.
     pub fn fsync(mut self, fsync: bool) -> Self {
         self.fsync = fsync;
+        self
+    }
+
+    /// The file system of a broker in a directory. Default: the operating system's.
+    pub fn files(mut self, files: Arc<dyn Files>) -> Self {
+        self.files = files;
         self
     }
 

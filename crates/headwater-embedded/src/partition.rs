@@ -22,17 +22,25 @@ pub(crate) struct Partition {
 #[derive(Debug)]
 struct State {
     log: Log,
-    /// The topic is gone.
-    deleted: bool,
+    /// Nothing can be done with it any more.
+    gone: Option<Gone>,
     /// Readers to be woken by the next append.
     waiters: Vec<Weak<Notify>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gone {
+    /// Its topic is deleted.
+    Deleted,
+    /// The broker was restarted: another one has the log.
+    Left,
 }
 
 impl Partition {
     pub(crate) fn new(log: Log) -> Self {
         Self {
             topic_partition: log.topic_partition().clone(),
-            state: Mutex::new(State { log, deleted: false, waiters: Vec::new() }),
+            state: Mutex::new(State { log, gone: None, waiters: Vec::new() }),
         }
     }
 
@@ -101,19 +109,35 @@ impl Partition {
 
     /// The topic is gone: every call from now on says so.
     pub(crate) fn delete(&self) {
+        self.go(Gone::Deleted);
+    }
+
+    /// The log is another one's from now on: every call says that the broker was not there.
+    pub(crate) fn leave(&self) {
+        self.go(Gone::Left);
+    }
+
+    fn go(&self, gone: Gone) {
         let mut state = self.state.lock();
-        state.deleted = true;
+        state.gone = Some(gone);
         state.wake();
     }
 }
 
 impl State {
     fn check_exists(&self) -> Result<(), BrokerError> {
-        if self.deleted {
-            let topic = self.log.topic_partition().topic.clone();
-            return Err(BrokerError::UnknownTopic { topic });
+        match self.gone {
+            None => Ok(()),
+            Some(Gone::Deleted) => {
+                let topic = self.log.topic_partition().topic.clone();
+                Err(BrokerError::UnknownTopic { topic })
+            }
+            Some(Gone::Left) => Err(BrokerError::Disconnected {
+                address: "the embedded broker".to_owned(),
+                call: "any",
+                cause: "it was restarted".to_owned(),
+            }),
         }
-        Ok(())
     }
 
     fn register(&mut self, waiter: &Arc<Notify>) {

@@ -1,15 +1,14 @@
 //! The bytes of one segment: in memory, or in a file.
 
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::directory::delete_file;
+use crate::files::{Files, OpenMode, StoredFile};
 use crate::frame::{Frame, HEADER_SIZE};
-use crate::journal::sync_directory;
 
 /// Batches read at once are put together into one piece up to this size.
 const MERGE_MAX: usize = 1024 * 1024;
@@ -25,7 +24,7 @@ pub(crate) enum SegmentBytes {
 #[derive(Debug)]
 pub(crate) enum Stretch {
     Here(Bytes),
-    InFile { file: Arc<File>, path: Arc<Path>, position: u64, length: usize },
+    InFile { file: Arc<dyn StoredFile>, path: Arc<Path>, position: u64, length: usize },
 }
 
 /// How the bytes are written.
@@ -107,6 +106,13 @@ impl SegmentBytes {
         }
     }
 
+    /// Removes the file, if it is one.
+    pub(crate) fn delete(&self) {
+        if let Self::File(file) = self {
+            delete_file(&*file.files, &file.path);
+        }
+    }
+
     /// Makes the file if it is one and is not there.
     pub(crate) fn create(&mut self) -> io::Result<()> {
         match self {
@@ -120,7 +126,7 @@ impl SegmentBytes {
         match self {
             Self::Memory(memory) => memory.truncate(position),
             Self::File(file) => {
-                file.open_to_write()?.set_len(position)?;
+                file.open_to_write()?.set_length(position)?;
                 file.length = position;
             }
         }
@@ -139,7 +145,7 @@ impl SegmentBytes {
 #[derive(Debug)]
 pub(crate) enum Frames<'a> {
     Memory(&'a MemoryBytes),
-    File(Arc<File>),
+    File(Arc<dyn StoredFile>),
 }
 
 impl Frames<'_> {
@@ -198,7 +204,7 @@ impl Stretch {
 #[derive(Debug)]
 pub(crate) enum Snapshot {
     Memory(Vec<Bytes>),
-    File { file: Arc<File>, length: u64 },
+    File { file: Arc<dyn StoredFile>, length: u64 },
 }
 
 impl Snapshot {
@@ -315,66 +321,76 @@ impl MemoryBytes {
 /// A segment in a file.
 #[derive(Debug)]
 pub(crate) struct FileBytes {
+    files: Arc<dyn Files>,
     path: Arc<Path>,
     length: u64,
     /// Kept open while the segment is written to.
-    open: Option<Arc<File>>,
+    open: Option<Arc<dyn StoredFile>>,
     /// Bytes of a failed write may lie behind the end and could not be cut off yet.
     torn: bool,
 }
 
 impl FileBytes {
     /// The segment in the file at `path`, of which `length` bytes are good.
-    pub(crate) fn new(path: PathBuf, length: u64) -> Self {
-        Self { path: path.into(), length, open: None, torn: false }
+    pub(crate) fn new(files: &Arc<dyn Files>, path: PathBuf, length: u64) -> Self {
+        let files = Arc::clone(files);
+        Self { files, path: path.into(), length, open: None, torn: false }
     }
 
     fn append(&mut self, batch: &[u8], options: WriteOptions) -> io::Result<()> {
         let file = self.open_to_write()?;
         if self.torn {
-            file.set_len(self.length)?;
+            file.set_length(self.length)?;
             self.torn = false;
         }
-        match write(&file, batch, self.length, options) {
+        match write(&*file, batch, self.length, options) {
             Ok(()) => {
                 self.length += batch.len() as u64;
                 Ok(())
             }
             Err(error) => {
-                self.torn = file.set_len(self.length).is_err();
+                self.torn = file.set_length(self.length).is_err();
                 Err(error)
             }
         }
     }
 
-    fn open_to_write(&mut self) -> io::Result<Arc<File>> {
+    fn open_to_write(&mut self) -> io::Result<Arc<dyn StoredFile>> {
         if let Some(file) = &self.open {
             return Ok(Arc::clone(file));
         }
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let is_new = !self.path.exists();
-        let file = options.open(&self.path).map(Arc::new)?;
+        let is_new = !self.files.exists(&self.path);
+        let file = self.files.open(&self.path, OpenMode::Write)?;
         if is_new {
-            sync_directory(&self.path)?;
+            sync_directory_of(&*self.files, &self.path)?;
         }
         self.open = Some(Arc::clone(&file));
         Ok(file)
     }
 
-    fn open_to_read(&self) -> io::Result<Arc<File>> {
+    fn open_to_read(&self) -> io::Result<Arc<dyn StoredFile>> {
         match &self.open {
             Some(file) => Ok(Arc::clone(file)),
-            None => File::open(&self.path).map(Arc::new),
+            None => self.files.open(&self.path, OpenMode::Read),
         }
     }
 }
 
-fn write(file: &File, bytes: &[u8], position: u64, options: WriteOptions) -> io::Result<()> {
+/// Makes a rename or a new file in the directory of `path` durable.
+pub(crate) fn sync_directory_of(files: &dyn Files, path: &Path) -> io::Result<()> {
+    files.sync_directory(path.parent().unwrap_or(path))
+}
+
+fn write(
+    file: &dyn StoredFile,
+    bytes: &[u8],
+    position: u64,
+    options: WriteOptions,
+) -> io::Result<()> {
     if let Some(written) = options.disk_full_after {
         file.write_all_at(&bytes[..written.min(bytes.len())], position)?;
         return Err(io::ErrorKind::StorageFull.into());
     }
     file.write_all_at(bytes, position)?;
-    if options.fsync { file.sync_data() } else { Ok(()) }
+    if options.fsync { file.sync() } else { Ok(()) }
 }

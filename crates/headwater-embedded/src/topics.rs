@@ -37,6 +37,20 @@ impl TopicMap {
         Self { topics: RwLock::new(topics) }
     }
 
+    /// Lets go of all topics and has those that there are loaded. Without them there are none.
+    pub(crate) fn reload<E>(
+        &self,
+        load: impl FnOnce() -> Result<BTreeMap<TopicName, Arc<Topic>>, E>,
+    ) -> Result<(), E> {
+        let mut topics = self.topics.write();
+        let left = std::mem::take(&mut *topics);
+        for partition in left.values().flat_map(|topic| &topic.partitions) {
+            partition.leave();
+        }
+        *topics = load()?;
+        Ok(())
+    }
+
     pub(crate) fn partition(&self, at: &TopicPartition) -> Result<Arc<Partition>, BrokerError> {
         let topics = self.topics.read();
         let topic = topics

@@ -128,6 +128,19 @@ impl Shared {
         }
     }
 
+    /// After a restart: whoever wrote is fenced, and of what was known only this is left, which transaction
+    /// of each id was committed last.
+    pub(crate) fn restart_transactions(&self) -> Result<(), BrokerError> {
+        for seat in self.transactions.all() {
+            let producer = Producer { id: self.new_producer_id()?, epoch: 0 };
+            let committed = self.catalog.read(|catalog| catalog.last_committed(&seat.id));
+            let committed = committed.map(|(id, epoch)| Producer { id, epoch });
+            *seat.state.lock() = State::restarted(producer, committed);
+            seat.completed.notify_waiters();
+        }
+        Ok(())
+    }
+
     /// Appends a batch of a transaction, which it begins if it is the first.
     pub(crate) fn produce_in_transaction(
         &self,

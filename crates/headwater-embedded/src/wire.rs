@@ -45,8 +45,9 @@ pub trait Wire: fmt::Debug + Send + Sync + 'static {
     /// A request comes by on its way to the broker; what is to happen to it.
     async fn request(&self, request: &Request) -> Option<Fault>;
 
-    /// Its answer, good or bad, comes by on its way to the client.
-    async fn answer(&self, request: &Request, error: Option<&BrokerError>);
+    /// Its answer, good or bad, comes by on its way to the client; what the client hears instead, if anything: a
+    /// broker that has died meanwhile does not answer.
+    async fn answer(&self, request: &Request, error: Option<&BrokerError>) -> Option<BrokerError>;
 }
 
 /// Something done once more whose outcome nobody hears.
@@ -108,8 +109,10 @@ impl Wiring {
                 again.await;
             });
         }
-        if let Some(wire) = &self.0 {
-            wire.answer(request, result.as_ref().err()).await;
+        if let Some(wire) = &self.0
+            && let Some(instead) = wire.answer(request, result.as_ref().err()).await
+        {
+            return Err(instead);
         }
         result
     }

@@ -1,10 +1,9 @@
 //! Opening a log: its segments are found and indexed, and a torn end is cut off.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use headwater_records::{Batch, ControlKind};
@@ -12,6 +11,7 @@ use headwater_records::{Batch, ControlKind};
 use crate::directory::delete_file;
 use crate::epochs::LeaderEpochs;
 use crate::error::OpenError;
+use crate::files::{Files, OpenMode, StoredFile};
 use crate::frame::{Frame, FrameKind, HEADER_SIZE, marker};
 use crate::log::{Place, Recovered};
 use crate::producers::Producers;
@@ -26,14 +26,15 @@ struct Found {
     path: PathBuf,
 }
 
-/// Opens the log in `directory`, whose records before `start` are deleted.
+/// Opens the log in a directory, whose records before `start` are deleted.
 pub(super) fn recover(
+    files: &Arc<dyn Files>,
     directory: &Path,
     start: i64,
     epochs: LeaderEpochs,
     now_ms: i64,
 ) -> Result<Recovered, OpenError> {
-    let found = find_segments(directory)?;
+    let found = find_segments(&**files, directory)?;
     let last = found.len().saturating_sub(1);
     let mut segments: VecDeque<Segment> = VecDeque::new();
     // The offset after the last one found, and the end of the log, which may lie behind it.
@@ -43,10 +44,10 @@ pub(super) fn recover(
     for (number, found) in found.into_iter().enumerate() {
         if found.base_offset < found_until {
             // A crash came between putting a merged segment there and removing its parts.
-            delete_file(&found.path);
+            delete_file(&**files, &found.path);
             continue;
         }
-        let segment = open_segment(found, number == last, now_ms, |frame, marker| {
+        let segment = open_segment(files, found, number == last, now_ms, |frame, marker| {
             producers.appended(frame, marker);
             found_until = frame.last_offset + 1;
         })?;
@@ -55,13 +56,13 @@ pub(super) fn recover(
     }
     let needs_active = segments.back().is_none_or(|last| last.cleaning != Cleaning::Dirty);
     if needs_active {
-        let place = Place::Directory(directory.into());
+        let place = Place::Directory { files: Arc::clone(files), path: directory.into() };
         segments.push_back(Segment::new(end, place.new_segment(end), now_ms));
     }
     // Deletions that a crash interrupted.
     while segments.get(1).is_some_and(|next| next.base_offset <= start) {
-        if let Some(path) = segments.pop_front().as_ref().and_then(|gone| gone.bytes.path()) {
-            delete_file(path);
+        if let Some(gone) = segments.pop_front() {
+            gone.bytes.delete();
         }
     }
     Ok(Recovered { segments, start, end, producers, epochs })
@@ -69,28 +70,27 @@ pub(super) fn recover(
 
 /// The segments in order. Of two with the same first offset the more compacted one counts: a
 /// crash came between putting it there and removing the other.
-fn find_segments(directory: &Path) -> Result<Vec<Found>, OpenError> {
+fn find_segments(files: &dyn Files, directory: &Path) -> Result<Vec<Found>, OpenError> {
     let failed = |error| OpenError::io("read", directory, error);
     let mut found: Vec<Found> = Vec::new();
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let name = entry.file_name();
+    for name in files.names_in(directory).map_err(failed)? {
+        let path = directory.join(&name);
         match name.to_str().and_then(parse_file_name) {
             Some((base_offset, cleaning)) => {
-                found.push(Found { base_offset, cleaning, path: entry.path() });
+                found.push(Found { base_offset, cleaning, path });
             }
             // A compaction that a crash interrupted.
-            None if entry.path().extension().is_some_and(|kind| kind == "new") => {
-                delete_file(&entry.path());
+            None if path.extension().is_some_and(|kind| kind == "new") => {
+                delete_file(files, &path);
             }
-            None => tracing::warn!(path = %entry.path().display(), "an unknown file is left alone"),
+            None => tracing::warn!(path = %path.display(), "an unknown file is left alone"),
         }
     }
     found.sort_by_key(|segment| (segment.base_offset, segment.cleaning));
     let mut kept: Vec<Found> = Vec::new();
     for segment in found {
         if let Some(less_compacted) = kept.pop_if(|last| last.base_offset == segment.base_offset) {
-            delete_file(&less_compacted.path);
+            delete_file(files, &less_compacted.path);
         }
         kept.push(segment);
     }
@@ -100,6 +100,7 @@ fn find_segments(directory: &Path) -> Result<Vec<Found>, OpenError> {
 /// Indexes a segment by the headers of its batches. In the last one of a log each batch is also
 /// checked, and what follows the last good one is cut off.
 fn open_segment(
+    files: &Arc<dyn Files>,
     found: Found,
     is_last: bool,
     now_ms: i64,
@@ -107,12 +108,13 @@ fn open_segment(
 ) -> Result<Segment, OpenError> {
     let Found { base_offset, cleaning, path } = found;
     let failed = |error| OpenError::io("read", &path, error);
-    let file = OpenOptions::new().read(true).write(is_last).open(&path).map_err(failed)?;
-    let length = file.metadata().map_err(failed)?.len();
+    let mode = if is_last { OpenMode::Write } else { OpenMode::Read };
+    let file = files.open(&path, mode).map_err(failed)?;
+    let length = file.length().map_err(failed)?;
     let mut frames = Vec::new();
     let mut position = 0;
     while position < length {
-        match read_frame(&file, position, length, is_last) {
+        match read_frame(&*file, position, length, is_last) {
             Ok((frame, marker)) => {
                 frames.push((frame, marker, position));
                 position += frame.size as u64;
@@ -125,7 +127,7 @@ fn open_segment(
                     %error,
                     "a torn end was cut off"
                 );
-                file.set_len(position).map_err(failed)?;
+                file.set_length(position).map_err(failed)?;
                 break;
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -134,7 +136,7 @@ fn open_segment(
             Err(error) => return Err(failed(error)),
         }
     }
-    let bytes = SegmentBytes::File(FileBytes::new(path, position));
+    let bytes = SegmentBytes::File(FileBytes::new(files, path, position));
     let mut segment = Segment::new(base_offset, bytes, now_ms);
     segment.cleaning = cleaning;
     for (frame, marker, position) in &frames {
@@ -146,7 +148,7 @@ fn open_segment(
 
 /// The header of the batch at `position`, and what it says if it is a transaction marker.
 fn read_frame(
-    file: &File,
+    file: &dyn StoredFile,
     position: u64,
     length: u64,
     check: bool,

@@ -7,10 +7,10 @@
 //! The keys of the segments that are not compacted yet are held in memory meanwhile.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use headwater_broker::BrokerError;
@@ -20,13 +20,13 @@ use super::Maintained;
 use crate::config::LogConfig;
 use crate::directory::delete_file;
 use crate::error::storage_error;
+use crate::files::{Files, OpenMode};
 use crate::frame::Frame;
-use crate::journal::sync_directory;
 use crate::log::{DECOMPRESSED_MAX, Log, Place};
 use crate::partition::Partition;
 use crate::producers::AbortedList;
 use crate::segment::{Cleaning, Segment, file_name};
-use crate::storage::{FileBytes, SegmentBytes, Snapshot, WriteOptions};
+use crate::storage::{FileBytes, SegmentBytes, Snapshot, WriteOptions, sync_directory_of};
 
 /// What counts of a sealed segment.
 #[derive(Clone, Copy, Debug)]
@@ -176,7 +176,7 @@ struct Pass {
 struct Output {
     segment: Segment,
     /// The file it is in, under a name that no log reads.
-    path: Option<PathBuf>,
+    file: Option<(Arc<dyn Files>, PathBuf)>,
     has_tombstones: bool,
     removed: u64,
 }
@@ -278,21 +278,23 @@ impl Pass {
 impl Output {
     fn new(partition: &Partition, base_offset: i64, now_ms: i64) -> Result<Self, BrokerError> {
         let place = partition.with_log(|log| Ok(log.place().clone()))?;
-        let path = match &place {
+        let file = match &place {
             Place::Memory => None,
-            Place::Directory(directory) => Some(directory.join(format!("{base_offset:020}.new"))),
+            Place::Directory { files, path } => {
+                Some((Arc::clone(files), path.join(format!("{base_offset:020}.new"))))
+            }
         };
-        let bytes = match &path {
+        let bytes = match &file {
             None => place.new_segment(base_offset),
-            Some(path) => {
-                File::create(path).map_err(|error| {
+            Some((files, path)) => {
+                files.open(path, OpenMode::Anew).map_err(|error| {
                     storage_error("create", &path.display().to_string(), &error)
                 })?;
-                SegmentBytes::File(FileBytes::new(path.clone(), 0))
+                SegmentBytes::File(FileBytes::new(files, path.clone(), 0))
             }
         };
         let segment = Segment::new(base_offset, bytes, now_ms);
-        Ok(Self { segment, path, has_tombstones: false, removed: 0 })
+        Ok(Self { segment, file, has_tombstones: false, removed: 0 })
     }
 
     /// Takes over the records that are to be kept of a batch; true if there are any.
@@ -356,13 +358,13 @@ impl Output {
         };
         self.segment.cleaning = cleaning;
         let is_empty = self.segment.is_empty();
-        if let Some(path) = self.path.take().filter(|_| !is_empty) {
+        if let Some((files, path)) = self.file.take_if(|_| !is_empty) {
             self.segment.bytes.seal();
             let target = path.with_file_name(file_name(base_offset, cleaning));
-            move_file(&path, &target)
+            move_file(&*files, &path, &target)
                 .map_err(|error| storage_error("write", &target.display().to_string(), &error))?;
             self.segment.bytes =
-                SegmentBytes::File(FileBytes::new(target, self.segment.bytes.length()));
+                SegmentBytes::File(FileBytes::new(&files, target, self.segment.bytes.length()));
         } else if is_empty {
             self.remove_file();
         }
@@ -371,9 +373,9 @@ impl Output {
         if !is_empty {
             segments.insert(first, self.segment);
         }
-        for path in replaced.iter().filter_map(|old| old.bytes.path()) {
-            if is_empty || new_path.as_ref() != Some(path) {
-                delete_file(path);
+        for old in replaced.iter().map(|old| &old.bytes) {
+            if is_empty || new_path.as_ref() != old.path() {
+                old.delete();
             }
         }
         Ok(())
@@ -381,16 +383,16 @@ impl Output {
 
     /// Removes the file, if there is one.
     fn remove_file(&self) {
-        if let Some(path) = &self.path {
-            delete_file(path);
+        if let Some((files, path)) = &self.file {
+            delete_file(&**files, path);
         }
     }
 }
 
-fn move_file(from: &std::path::Path, to: &std::path::Path) -> io::Result<()> {
-    File::open(from)?.sync_all()?;
-    fs::rename(from, to)?;
-    sync_directory(to)
+fn move_file(files: &dyn Files, from: &Path, to: &Path) -> io::Result<()> {
+    files.open(from, OpenMode::Read)?.sync()?;
+    files.rename(from, to)?;
+    sync_directory_of(files, to)
 }
 
 /// The batches of a segment; `None` if it is gone.

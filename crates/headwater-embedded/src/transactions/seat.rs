@@ -119,6 +119,12 @@ impl State {
         Self { producer, timeout: Duration::MAX, phase: Phase::Empty, last: None }
     }
 
+    /// After a restart; `committed` is the producer of the last transaction that was.
+    pub(super) fn restarted(producer: Producer, committed: Option<Producer>) -> Self {
+        let last = committed.map(|before| (before, Change::End(ControlKind::Commit)));
+        Self { last, ..Self::new(producer) }
+    }
+
     pub(super) fn producer(&self) -> Producer {
         self.producer
     }
@@ -357,6 +363,18 @@ mod tests {
                 init 1: producer 7 with epoch 1 was fenced by a newer one
             "]],
         );
+    }
+
+    #[test]
+    fn after_a_restart_a_commit_is_known_and_all_else_fenced() {
+        let producer = |id, epoch| Producer { id, epoch };
+        let state = State::restarted(producer(9, 0), Some(producer(7, 3)));
+        let commit = |by| state.deciding(by, ControlKind::Commit);
+        assert!(matches!(commit(producer(7, 3)), Ok(Deciding::Known(next)) if next.id == 9));
+        assert!(matches!(commit(producer(7, 4)), Err(Wrong::Fenced(_))));
+        let abort = |by| state.initial(Some(by));
+        assert!(matches!(abort(producer(7, 3)), Err(Wrong::Ended(ControlKind::Commit))));
+        assert!(matches!(abort(producer(7, 4)), Err(Wrong::Fenced(_))));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod kill;
 mod leaders;
 mod logs;
 mod maintenance;
+mod restarts;
 mod tools;
 mod transactions;
 mod transactions_kill;

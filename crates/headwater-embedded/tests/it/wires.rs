@@ -48,8 +48,9 @@ impl Wire for Tried {
         Some(self.fault.clone())
     }
 
-    async fn answer(&self, request: &Request, error: Option<&BrokerError>) {
+    async fn answer(&self, request: &Request, error: Option<&BrokerError>) -> Option<BrokerError> {
         self.note(request, if error.is_some() { "not from" } else { "from" });
+        None
     }
 }
 

@@ -32,6 +32,8 @@ pub struct RestoreReport {
 pub struct ChildReport {
     /// Its restores, in order of partition.
     pub restores: Vec<RestoreReport>,
+    /// How long it took until all its tasks processed, in milliseconds.
+    pub running_ms: Option<u64>,
     /// Whether it closed in good order.
     pub closed: bool,
 }
@@ -103,6 +105,7 @@ impl Child {
         for line in lines {
             match line.split(' ').collect::<Vec<_>>().as_slice() {
                 ["closed"] => report.closed = true,
+                ["running", ms] => report.running_ms = Some(ms.parse()?),
                 ["restore", changelog, from, end] => report.restores.push(RestoreReport {
                     changelog: (*changelog).to_owned(),
                     from: from.parse()?,

@@ -11,6 +11,7 @@ use headwater::embedded::{Embedded, EmbeddedOptions};
 use headwater::kafka::{Kafka, KafkaOptions};
 use headwater::prelude::*;
 use headwater::{Headwater, ProcessingGuarantee, RestoreListener, StreamsConfig};
+use tokio::time::Instant;
 
 /// Partitions of every topic.
 pub const PARTITIONS: i32 = 4;
@@ -85,11 +86,13 @@ impl Job {
 
     /// Runs until everything is counted and committed, then closes. Tells restores on standard
     /// output, one a line: `restore TOPIC-PARTITION FROM END`, then
-    /// `restored TOPIC-PARTITION RECORDS`.
+    /// `restored TOPIC-PARTITION RECORDS`; and `running MILLISECONDS` when all tasks process, with the time
+    /// since it began.
     ///
     /// # Errors
     /// When the job cannot start, or stops.
     pub async fn run(options: &JobOptions) -> anyhow::Result<()> {
+        let began = Instant::now();
         let broker = options.broker().await?;
         let mut config = StreamsConfig::new(&options.application)
             .state_dir(options.data_dir.join("state"))
@@ -110,10 +113,15 @@ impl Job {
             .start()
             .await
             .context("the job does not start")?;
+        let work = async {
+            instance.wait_for(|state| state == InstanceState::Running).await;
+            tell(&format!("running {}", began.elapsed().as_millis()));
+            Self::all_counted(&*broker, options).await
+        };
         tokio::select! {
             biased;
             error = Self::failure(&instance) => return Err(error),
-            counted = Self::all_counted(&*broker, options) => counted?,
+            counted = work => counted?,
         }
         instance.close(Duration::from_mins(1)).await?;
         tell("closed");

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use integration_tests::{Child, Expected, JobOptions, PARTITIONS, shipped_lines};
+use integration_tests::{Child, ChildReport, Expected, JobOptions, PARTITIONS, shipped_lines};
 use tempfile::TempDir;
 
 use crate::environment::unique;
 use crate::witness::{Seen, Witness};
 
+const WORDS_OF_LINE: usize = 20;
 const POLL: Duration = Duration::from_millis(50);
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
@@ -44,7 +45,17 @@ impl Counting {
 
     /// Writes so many lines of real text.
     pub(crate) async fn write(&mut self, count: usize) {
-        let lines = shipped_lines(count);
+        self.write_lines(&shipped_lines(count)).await;
+    }
+
+    /// Writes so many words, each another one.
+    pub(crate) async fn write_words(&mut self, count: usize) {
+        let words: Vec<String> = (0..count).map(|number| format!("w{number}")).collect();
+        let lines: Vec<String> = words.chunks(WORDS_OF_LINE).map(|line| line.join(" ")).collect();
+        self.write_lines(&lines).await;
+    }
+
+    async fn write_lines(&mut self, lines: &[String]) {
         let record = |(line, timestamp): (&String, i64)| Seen {
             timestamp,
             value: Some(line.clone().into_bytes()),
@@ -55,7 +66,7 @@ impl Counting {
         let bootstrap = self.options.bootstrap.as_deref().unwrap_or_default();
         let witness = Witness::connect(bootstrap).await;
         witness.write(&self.options.lines(), PARTITIONS, &records).await;
-        self.written += i64::try_from(count).unwrap();
+        self.written += i64::try_from(lines.len()).unwrap();
         for (word, count) in Expected::of(lines.iter().map(String::as_str)).counts {
             *self.expected.counts.entry(word).or_default() += count;
         }
@@ -80,8 +91,8 @@ impl Counting {
     }
 
     /// Runs the job until everything is counted.
-    pub(crate) async fn finish(&self, limit: Duration) {
-        end_in_peace(self.start(), limit).await;
+    pub(crate) async fn finish(&self, limit: Duration) -> ChildReport {
+        end_in_peace(self.start(), limit).await
     }
 
     /// Waits until so many counts have come out.
@@ -137,7 +148,7 @@ impl Counting {
 }
 
 /// Waits until a job ends by itself.
-pub(crate) async fn end_in_peace(mut child: Child, limit: Duration) {
+pub(crate) async fn end_in_peace(mut child: Child, limit: Duration) -> ChildReport {
     let ended = async {
         while !child.has_ended().unwrap() {
             tokio::time::sleep(POLL).await;
@@ -148,7 +159,9 @@ pub(crate) async fn end_in_peace(mut child: Child, limit: Duration) {
         let report = child.kill().unwrap();
         panic!("the job was not done in {limit:?}: {report:?}");
     }
-    assert!(child.wait().unwrap().closed);
+    let report = child.wait().unwrap();
+    assert!(report.closed);
+    report
 }
 
 /// Counts in the order in which they came out, word by word.

@@ -3,5 +3,6 @@
 mod bad_input;
 mod contract;
 mod counting;
+mod restart;
 mod standbys;
 mod witnesses;

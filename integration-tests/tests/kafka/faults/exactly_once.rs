@@ -8,9 +8,11 @@ use std::time::Duration;
 use headwater_broker::contract::{Subject, transactions};
 use headwater_kafka::{Kafka, KafkaOptions};
 use kafka_nodes::{Cluster, ClusterOptions};
+use tokio::time::Instant;
 
 use crate::counting::Counting;
 use crate::environment::{Tier, nodes};
+use crate::fleet::figure;
 
 const LIMIT: Duration = Duration::from_mins(10);
 const FEATURES: &str = "org.apache.kafka.tools.FeatureCommand";
@@ -56,6 +58,7 @@ async fn kill_9_of_program_and_broker_counts_every_word_once() {
     counting.options.lines_expected = i64::MAX / 2;
     let kills = tier.pick(20, 100);
     let broker_kills_every = kills / tier.pick(2, 10);
+    let began = Instant::now();
     let mut random = 1_u64;
     for kill in 1..=kills {
         counting.write(tier.pick(200, 2_000)).await;
@@ -88,6 +91,12 @@ async fn kill_9_of_program_and_broker_counts_every_word_once() {
         .collect();
     assert!(wrong.is_empty(), "{wrong:?}");
     assert_eq!(found.len(), expected.len(), "no word is invented");
+    figure(&format!(
+        "{kills} kills of the program, {} of the broker, {} words counted once, {} s",
+        kills / broker_kills_every,
+        counting.words(),
+        began.elapsed().as_secs()
+    ));
     cluster.shut_down().unwrap();
 }
 

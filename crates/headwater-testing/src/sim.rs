@@ -20,6 +20,7 @@
 mod chance;
 mod clock;
 mod fault;
+mod files;
 mod ground;
 mod invariant;
 mod machine;

@@ -15,7 +15,8 @@ pub enum FaultKind {
     /// The coordinator of the group and of transactions moves: for a while none answers. Sometimes the
     /// new one knows nothing of the members.
     CoordinatorMove,
-    /// No broker answers for a while, and then knows nothing of the members.
+    /// The broker dies, mostly in the middle of a write, and in half of the schedules with its machine; after a while
+    /// it starts again with what is on its disk.
     BrokerRestart,
     /// Somebody else takes the transactional id of a stream thread. (Exactly-once only.)
     FencedWriter,

@@ -8,12 +8,15 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::clock::SimClock;
+use super::files::SimFiles;
 use super::story::Story;
 
 /// What everybody in a simulation shares.
 #[derive(Debug)]
 pub(crate) struct Ground {
     clock: SimClock,
+    /// Where the broker keeps everything.
+    pub(crate) files: SimFiles,
     /// What has happened; held for a line at a time.
     story: Mutex<Story>,
     /// Rung when a process dies.
@@ -36,6 +39,7 @@ impl Ground {
     pub(crate) fn new() -> Self {
         Self {
             clock: SimClock::new(Arc::default()),
+            files: SimFiles::default(),
             story: Mutex::new(Story::new()),
             died: Notify::new(),
             stands_still: Arc::default(),

@@ -28,11 +28,15 @@ pub(crate) struct Ports {
 #[async_trait]
 impl Wire for Ports {
     async fn request(&self, request: &Request) -> Option<Fault> {
-        self.machine.request(self.life, request).await
+        let fault = self.machine.request(self.life, request).await;
+        self.dead_broker(request).map(Fault::Fail).or(fault)
     }
 
-    async fn answer(&self, request: &Request, error: Option<&BrokerError>) {
+    async fn answer(&self, request: &Request, error: Option<&BrokerError>) -> Option<BrokerError> {
+        // What it says in the moment in which it dies nobody hears.
+        let dead = self.dead_broker(request);
         self.machine.answer(self.life, request, error).await;
+        dead
     }
 }
 
@@ -82,6 +86,15 @@ impl Ports {
             }
             Writing::Dead => Err(dead(operation)),
         }
+    }
+
+    /// What is heard of a broker that is dead.
+    fn dead_broker(&self, request: &Request) -> Option<BrokerError> {
+        self.machine.ground.files.is_dead().then(|| BrokerError::Disconnected {
+            address: "the broker".to_owned(),
+            call: request.kind.name(),
+            cause: "nobody listens".to_owned(),
+        })
     }
 
     fn crash(&self) {

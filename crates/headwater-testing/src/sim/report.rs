@@ -5,6 +5,7 @@ use std::io;
 
 use headwater_broker::BrokerError;
 use headwater_dsl::DslError;
+use headwater_embedded::OpenError;
 use headwater_runtime::ProcessingGuarantee;
 
 /// What a run came to that kept every promise.
@@ -119,6 +120,13 @@ pub enum SimulationError {
         /// What it says.
         #[source]
         source: Box<BrokerError>,
+    },
+    /// The simulated broker does not start.
+    #[error("the broker of the simulation cannot be opened")]
+    OpenBroker {
+        /// What it says.
+        #[source]
+        source: Box<OpenError>,
     },
     /// There is no room for state directories.
     #[error("no temporary directory for the state of instances")]

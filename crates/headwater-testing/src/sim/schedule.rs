@@ -27,6 +27,9 @@ pub(crate) struct Shape {
 pub(crate) struct Schedule {
     pub(crate) threads: Vec<usize>,
     pub(crate) standbys: u32,
+    /// The broker syncs what it acknowledges, and its machine loses its power; otherwise only its process
+    /// dies.
+    pub(crate) broker_syncs: bool,
     /// By time, in milliseconds from the beginning.
     pub(crate) actions: Vec<(u64, Action)>,
     pub(crate) faults: usize,
@@ -42,6 +45,20 @@ pub(crate) enum Action {
     Fault(Fault),
     /// One of the user's faults.
     Own(usize),
+}
+
+impl Action {
+    /// Whether the broker has to be there for it.
+    pub(crate) fn needs_broker(&self) -> bool {
+        match self {
+            Self::Write(_) | Self::Own(_) => true,
+            Self::Start(_) => false,
+            Self::Fault(fault) => matches!(
+                fault,
+                Fault::FencedWriter { .. } | Fault::LeaderChange { .. } | Fault::LateMarkers { .. }
+            ),
+        }
+    }
 }
 
 /// Something that goes wrong.
@@ -61,6 +78,7 @@ pub(crate) enum Fault {
     },
     BrokerRestart {
         lasts: Duration,
+        dies: BrokerDeath,
     },
     /// Somebody else takes the transactional id of a stream thread.
     FencedWriter {
@@ -107,6 +125,17 @@ pub(crate) enum Fault {
     Close {
         instance: usize,
         back_after: Duration,
+    },
+}
+
+/// When the broker dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BrokerDeath {
+    Now,
+    /// After so many writes and syncs, in the middle of one, of which so many sixteenths arrive.
+    InAWrite {
+        after: u64,
+        arrives: usize,
     },
 }
 
@@ -164,7 +193,8 @@ impl Schedule {
             actions.push((when, action));
         }
         actions.sort_by_key(|(at, _)| *at);
-        Self { threads, standbys, actions, faults }
+        let broker_syncs = Chance::new(seed).fork(3).one_in(2);
+        Self { threads, standbys, broker_syncs, actions, faults }
     }
 }
 
@@ -205,7 +235,10 @@ impl Fault {
             FaultKind::CoordinatorMove => {
                 Self::CoordinatorMove { lasts: time(chance, 100..2_000), forgets: chance.one_in(3) }
             }
-            FaultKind::BrokerRestart => Self::BrokerRestart { lasts: time(chance, 300..2_500) },
+            FaultKind::BrokerRestart => Self::BrokerRestart {
+                lasts: time(chance, 300..2_500),
+                dies: BrokerDeath::draw(&mut chance.fork(4)),
+            },
             // Without transactions nobody can be fenced.
             FaultKind::FencedWriter if is_exactly_once => {
                 Self::FencedWriter { instance, thread: chance.index(0..2) }
@@ -275,6 +308,16 @@ impl Fault {
     }
 }
 
+impl BrokerDeath {
+    fn draw(chance: &mut Chance) -> Self {
+        if chance.one_in(3) {
+            Self::Now
+        } else {
+            Self::InAWrite { after: chance.in_range(0..60), arrives: chance.index(0..17) }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,6 +369,7 @@ mod tests {
             "Twice",
             "CoordinatorMove",
             "BrokerRestart",
+            "InAWrite",
             "FencedWriter",
             "LeaderChange",
             "LateMarkers",

@@ -1,6 +1,7 @@
 //! A run: machines, a broker, an agenda, and somebody who looks at all of it.
 
 mod acts;
+mod broker;
 mod faults;
 mod looks;
 mod rest;
@@ -10,18 +11,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_broker::BrokerError;
 use headwater_broker::simple::{self, TopicWriter};
-use headwater_broker::{BrokerError, Clock};
-use headwater_embedded::{Embedded, EmbeddedOptions};
+use headwater_embedded::Embedded;
 use headwater_runtime::{Instance, StartError};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::chance::Chance;
-use super::clock::SimClock;
 use super::ground::Ground;
 use super::invariant::{Invariant, WrittenRecord};
 use super::machine::Machine;
@@ -42,6 +41,10 @@ pub(crate) struct World<'a> {
     start: Instant,
     ground: Arc<Ground>,
     broker: Embedded,
+    /// Of what it has acknowledged a loss of power takes nothing.
+    broker_syncs: bool,
+    /// How long it stays down.
+    broker_back_after: Duration,
     machines: Vec<Arc<Machine>>,
     processes: Vec<Process>,
     /// How long a machine stays down after its next crash or close.
@@ -57,6 +60,7 @@ pub(crate) struct World<'a> {
     written: Vec<WrittenRecord>,
     record_chance: Chance,
     own_chance: Chance,
+    disk_chance: Chance,
     outputs: Outputs,
     stores: Stores,
     invariants: Vec<Box<dyn Invariant>>,
@@ -86,6 +90,7 @@ enum Due {
     GoOn(usize),
     DiskHasRoom(usize),
     DiskIsFast(usize),
+    BrokerIsBack,
     /// Look whether everything holds.
     Look,
     /// Nothing goes wrong any more.
@@ -112,7 +117,9 @@ impl<'a> World<'a> {
     ) -> Result<Self, SimulationError> {
         let chance = Chance::new(seed);
         let schedule = Schedule::new(seed, &simulation.shape);
-        let broker = broker(seed);
+        let ground = Arc::new(Ground::new());
+        let broker = broker::open(seed, &ground.files, schedule.broker_syncs)
+            .map_err(|source| SimulationError::OpenBroker { source: Box::new(source) })?;
         let refused = |what| {
             move |source: BrokerError| SimulationError::Broker { what, source: Box::new(source) }
         };
@@ -132,7 +139,6 @@ impl<'a> World<'a> {
         let application =
             application.map_err(|source| SimulationError::Topology { source: Box::new(source) })?;
         let state = TempDir::new().map_err(|source| SimulationError::Directory { source })?;
-        let ground = Arc::new(Ground::new());
         let machine = |number: usize| {
             let dir: PathBuf = state.path().join(number.to_string());
             let chance = chance.fork(100 + u64::try_from(number).unwrap_or(0));
@@ -149,6 +155,8 @@ impl<'a> World<'a> {
             crashes: 0,
             start: Instant::now(),
             broker,
+            broker_syncs: schedule.broker_syncs,
+            broker_back_after: Duration::ZERO,
             processes: machines.iter().map(|_| Process::Down).collect(),
             back_after: vec![Duration::from_millis(RETRY_MS); machines.len()],
             machines,
@@ -162,6 +170,7 @@ impl<'a> World<'a> {
             written: Vec::new(),
             record_chance: chance.fork(1),
             own_chance: chance.fork(2),
+            disk_chance: chance.fork(5),
             outputs: outputs.map_err(refused("have an output topic read"))?,
             stores: Stores::new(application.programs),
             invariants: simulation.invariants.iter().map(|new| new()).collect(),
@@ -214,6 +223,10 @@ impl<'a> World<'a> {
                 biased;
                 Some(event) = self.hears.recv() => self.take(event),
                 () = ground.died.notified() => self.bury(),
+                () = ground.files.died() => {
+                    self.tell("the broker dies in the middle of a write");
+                    self.put_after(self.broker_back_after, Due::BrokerIsBack);
+                }
                 () = ground.stands_still.notified() => {
                     let what = "an instance does something again and again without waiting";
                     return Err(("time goes on".to_owned(), what.to_owned()));
@@ -256,13 +269,3 @@ impl<'a> World<'a> {
 
 /// The invariant that does not hold, and what is wrong.
 type Wrong = (String, String);
-
-/// A broker whose ids follow from the seed.
-fn broker(seed: u64) -> Embedded {
-    let clock: Arc<dyn Clock> = Arc::new(SimClock::new(Arc::default()));
-    let options = EmbeddedOptions::new()
-        .clock(clock)
-        .cluster_id(Uuid::from_u128(u128::from(seed)))
-        .maintenance_interval(None);
-    Embedded::in_memory_with(options)
-}

@@ -26,6 +26,13 @@ impl World<'_> {
     /// Does what is due; whether the run is at rest.
     pub(super) async fn do_due(&mut self, due: Due) -> Result<bool, Wrong> {
         match due {
+            // Whoever looks on waits until it answers.
+            Due::Scheduled(action) if self.is_broker_down() && action.needs_broker() => {
+                self.put_after(Duration::from_millis(LOOK_MS), Due::Scheduled(action));
+            }
+            Due::Look if self.is_broker_down() => {
+                self.put_after(Duration::from_millis(LOOK_MS), Due::Look);
+            }
             Due::Scheduled(Action::Write(count)) => self.write(count).await?,
             Due::Scheduled(Action::Start(machine)) | Due::Start(machine) => self.start(machine),
             Due::Scheduled(Action::Fault(fault)) => self.strike(fault).await?,
@@ -41,18 +48,26 @@ impl World<'_> {
                 }
             }
             Due::DiskHasRoom(machine) => self.machines[machine].set_disk_full(false),
+            Due::BrokerIsBack => self.bring_broker_back()?,
             Due::DiskIsFast(machine) => self.machines[machine].set_disk_delay(Duration::ZERO),
             Due::Look => {
                 let is_at_rest = self.look().await?;
                 self.put_after(Duration::from_millis(LOOK_MS), Due::Look);
                 return Ok(is_at_rest);
             }
-            Due::Peace => self.make_peace(),
+            Due::Peace => self.make_peace()?,
         }
         Ok(false)
     }
 
     async fn write(&mut self, count: u64) -> Result<(), Wrong> {
+        self.ground.files.spare(true);
+        let written = self.write_undisturbed(count).await;
+        self.ground.files.spare(false);
+        written
+    }
+
+    async fn write_undisturbed(&mut self, count: u64) -> Result<(), Wrong> {
         for _ in 0..count {
             let number = u64::try_from(self.written.len()).unwrap_or(u64::MAX);
             let which = self.record_chance.index(0..self.simulation.inputs.len());

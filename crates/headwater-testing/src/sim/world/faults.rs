@@ -46,11 +46,7 @@ impl World<'_> {
                     self.broker.forget_members();
                 }
             }
-            Fault::BrokerRestart { lasts } => {
-                self.tell(format!("the broker restarts in {lasts:?}"));
-                self.no_answers(&[], lasts);
-                self.broker.forget_members();
-            }
+            Fault::BrokerRestart { lasts, dies } => self.end_broker(lasts, dies),
             Fault::FencedWriter { instance, thread } => self.fence(instance, thread),
             Fault::LeaderChange { number } => {
                 let at = self.partition(number).await?;

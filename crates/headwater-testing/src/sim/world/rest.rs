@@ -26,8 +26,10 @@ const CLOSE_STEP: Duration = Duration::from_millis(50);
 
 impl World<'_> {
     /// Nothing goes wrong from now on, and all instances run.
-    pub(super) fn make_peace(&mut self) {
+    pub(super) fn make_peace(&mut self) -> Result<(), Wrong> {
         self.tell("peace");
+        self.ground.files.calm();
+        self.bring_broker_back()?;
         self.peace = Some((self.ground.now_ms(), 0));
         self.broker.set_faults(None);
         for number in 0..self.machines.len() {
@@ -35,6 +37,7 @@ impl World<'_> {
             self.back_after[number] = Duration::ZERO;
             self.start(number);
         }
+        Ok(())
     }
 
     /// Whether there has been nothing to do for a while, and everything is as it should be.

@@ -333,6 +333,13 @@ impl StoreStep {
             topic_partition: first.topic_partition.clone(),
             source,
         })?;
+        for (store, seen) in stores.iter().zip(&*seen).filter(|(it, _)| it.storage == storage) {
+            let Layout::Segmented(options) = store.layout else { continue };
+            let lowest = options.lowest_segment(seen.newest).cast_unsigned();
+            if lowest > 0 {
+                writes.drop_segments_before(store.space, lowest);
+            }
+        }
         let mut histories = histories.iter_mut().flatten().filter(|it| it.storage == storage);
         let mut result = histories.try_for_each(|history| {
             let mut batch = WriteBatch::new();

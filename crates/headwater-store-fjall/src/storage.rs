@@ -9,7 +9,7 @@ use headwater_store::one_tree::Spaces;
 use headwater_store::one_tree::keys::{self, TreeKey};
 use headwater_store::{
     Direction, KeyRange, KeyValueBytes, MetaUpdate, SortedBatch, SpaceId, StorageReader,
-    StoreError, TaskStorage,
+    StoreError, TaskStorage, WriteBatch,
 };
 
 use crate::database::{Database, ENTRY_OVERHEAD_BYTES, Enough};
@@ -64,6 +64,34 @@ impl FjallStorage {
         }
     }
 
+    /// Fills `expanded` with what a batch writes and with a deletion of each key that it drops.
+    fn expand_drops(
+        &self,
+        batch: SortedBatch<'_>,
+        expanded: &mut WriteBatch,
+    ) -> Result<(), StoreError> {
+        for write in batch.iter() {
+            expanded.push(write.space, write.key, write.value);
+        }
+        for gone in batch.drops() {
+            let space = gone.space;
+            self.spaces.name_of(space)?;
+            let dropped = gone.keys();
+            for write in batch.iter().filter(|it| it.space == space && dropped.contains(it.key)) {
+                expanded.push(space, write.key, None);
+            }
+            if dropped.is_empty() {
+                continue;
+            }
+            let range = keys::range(space, &dropped);
+            self.database.scan("drop a segment", range, Direction::Forward, |key, _| {
+                expanded.push(space, keys::entry_key(key), None);
+                Enough::No
+            })?;
+        }
+        Ok(())
+    }
+
     /// What the batch makes of the numbers of entries.
     fn count(&self, batch: SortedBatch<'_>) -> Result<BTreeMap<SpaceId, u64>, StoreError> {
         let mut counts = BTreeMap::new();
@@ -104,6 +132,11 @@ impl TaskStorage for FjallStorage {
         Ok(id)
     }
 
+    /// The tree has no cheaper way to drop a segment than to delete its keys.
+    fn segmented_space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
+        self.space(name)
+    }
+
     fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
         Ok(self.spaces.all())
     }
@@ -118,6 +151,13 @@ impl TaskStorage for FjallStorage {
     }
 
     fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
+        let mut with_drops = WriteBatch::new();
+        let batch = if batch.drops().len() == 0 {
+            batch
+        } else {
+            self.expand_drops(batch, &mut with_drops)?;
+            with_drops.sort()
+        };
         let counts = self.count(batch)?;
         let mut small: BTreeMap<TreeKey, Option<Vec<u8>>> = BTreeMap::new();
         for update in meta {

@@ -14,7 +14,7 @@ use crate::storage::SledStorage;
 pub(crate) const NAME: &str = "sled";
 
 /// Version of the layout in [`keys`].
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 
 /// Held exclusively while the storage is open.
 const LOCK_FILE: &str = "sled.lock";

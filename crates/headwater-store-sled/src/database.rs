@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use headwater_store::one_tree::{DirectoryLock, LockedFile, guarded, sync_path};
 use headwater_store::{Damage, StoreError};
 
+use crate::segments::Segments;
+
 /// sled's file inside its directory.
 const LOG_FILE: &str = "db";
 /// sled's directory for large values.
@@ -24,8 +26,10 @@ pub(crate) struct Database {
     dir: PathBuf,
     /// Directory of sled.
     path: PathBuf,
+    /// Segments of its stores.
+    pub(crate) segments: Segments,
     db: sled::Db,
-    // Fields are dropped in order: first the database, then the wait until sled has let go of its
+    // Fields are dropped in order: first the trees and the database, then the wait until sled has let go of its
     // file, then the directory's lock. So our own lock is all that a second opening meets.
     _wait: WaitForSled,
     _lock: DirectoryLock,
@@ -62,18 +66,28 @@ impl Database {
         refuse_if_held(dir, &path.join(LOG_FILE))?;
         let db = guard(dir, "open the database", || config.open())?;
         let wait = WaitForSled { log: path.join(LOG_FILE) };
-        Ok(Self { dir: dir.to_owned(), path, db, _wait: wait, _lock: lock })
+        let segments = Segments::default();
+        Ok(Self { dir: dir.to_owned(), path, segments, db, _wait: wait, _lock: lock })
     }
 
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Runs `f` on the tree that holds everything.
+    /// Runs `f` on the tree that holds everything but segments.
     pub(crate) fn tree<T>(
         &self,
         operation: &'static str,
         f: impl FnOnce(&sled::Tree) -> sled::Result<T>,
+    ) -> Result<T, StoreError> {
+        guard(&self.dir, operation, || f(&self.db))
+    }
+
+    /// Runs `f` on all of sled, to make and drop trees.
+    pub(crate) fn db<T>(
+        &self,
+        operation: &'static str,
+        f: impl FnOnce(&sled::Db) -> sled::Result<T>,
     ) -> Result<T, StoreError> {
         guard(&self.dir, operation, || f(&self.db))
     }

@@ -21,7 +21,8 @@
 //! How sled is used, and why (measured; the figures are in `docs/performance/stores.md`):
 //!
 //! - One database per task directory with one tree for all stores. A store is a prefix of two bytes,
-//!   the meta space is prefix 0. More trees cost memory and disk each.
+//!   the meta space is prefix 0. More trees cost memory and disk each; so only segments of windows and
+//!   sessions, which go as a whole when they are too old, are trees of their own.
 //! - A commit is a sequence of plain inserts in the order of keys, the meta space last. sled's log keeps
 //!   that order, so after a crash a stored offset is never ahead of the data. sled's own batches and
 //!   transactions take a lock that is shared by all databases of the process, so they are never used.
@@ -37,6 +38,7 @@
 mod backend;
 mod database;
 mod reader;
+mod segments;
 mod storage;
 
 pub use backend::SledBackend;

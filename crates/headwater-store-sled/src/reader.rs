@@ -16,8 +16,12 @@ pub(crate) struct SledReader {
 impl StorageReader for SledReader {
     fn get(&self, space: SpaceId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
         value.clear();
-        let key = keys::entry(space, key);
-        let found = self.database.tree("read", |tree| tree.get(&key))?;
+        let found = if keys::has_segments(space) {
+            self.database.segments.get(&self.database, space, key)?
+        } else {
+            let key = keys::entry(space, key);
+            self.database.tree("read", |tree| tree.get(&key))?
+        };
         if let Some(bytes) = &found {
             value.extend_from_slice(bytes);
         }
@@ -35,18 +39,11 @@ impl StorageReader for SledReader {
         if range.is_empty() {
             return Ok(());
         }
+        if keys::has_segments(space) {
+            return self.database.segments.scan(&self.database, space, range, direction, chunk);
+        }
         self.database.tree("read a range", |tree| {
-            let mut entries = tree.range(keys::range(space, range));
-            while !chunk.is_full() {
-                let next = match direction {
-                    Direction::Forward => entries.next(),
-                    Direction::Reverse => entries.next_back(),
-                };
-                let Some(entry) = next else { break };
-                let (key, value) = entry?;
-                chunk.push(keys::entry_key(&key), &value);
-            }
-            Ok(())
+            fill(tree.range(keys::range(space, range)), direction, chunk, keys::entry_key)
         })
     }
 
@@ -58,4 +55,23 @@ impl StorageReader for SledReader {
         let value = self.database.tree("read meta", |tree| tree.get(keys::meta(key)))?;
         Ok(value.map(|bytes| bytes.to_vec()))
     }
+}
+
+/// Takes entries until the chunk is full. `key_of` is the key in its space of one in the tree.
+pub(crate) fn fill(
+    mut entries: sled::Iter,
+    direction: Direction,
+    chunk: &mut Chunk,
+    key_of: fn(&[u8]) -> &[u8],
+) -> sled::Result<()> {
+    while !chunk.is_full() {
+        let next = match direction {
+            Direction::Forward => entries.next(),
+            Direction::Reverse => entries.next_back(),
+        };
+        let Some(entry) = next else { break };
+        let (key, value) = entry?;
+        chunk.push(key_of(&key), &value);
+    }
+    Ok(())
 }

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use headwater_store::one_tree::{Spaces, keys};
 use headwater_store::{
-    KeyValueBytes, MetaUpdate, SortedBatch, SpaceId, StorageReader, StoreError, TaskStorage,
+    KeyValueBytes, MetaUpdate, SegmentDrop, SortedBatch, SpaceId, StorageReader, StoreError,
+    TaskStorage,
 };
 
 use crate::database::Database;
 use crate::reader::SledReader;
+use crate::segments::write_entry;
 
 #[derive(Debug)]
 pub(crate) struct SledStorage {
@@ -30,6 +32,7 @@ impl SledStorage {
             let count = database.tree("read a count", |tree| tree.get(keys::count(id)))?;
             Ok(count.map(|bytes| bytes.to_vec()))
         })?;
+        database.segments.open(&database, |space| spaces.contains(space))?;
         let storage = Self { spaces, synced_blobs: BTreeSet::new(), database };
         storage.finish_drops()?;
         Ok(storage)
@@ -49,26 +52,35 @@ impl SledStorage {
         })
     }
 
-    /// Writes one entry and keeps its space's count.
-    fn write(
-        tree: &sled::Tree,
-        count: &AtomicU64,
-        key: &[u8],
-        value: Option<&[u8]>,
-    ) -> sled::Result<()> {
-        match value {
-            Some(value) => {
-                if tree.insert(key, value)?.is_none() {
-                    count.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            None => {
-                if tree.remove(key)?.is_some() {
-                    count.fetch_sub(1, Ordering::Relaxed);
-                }
-            }
+    fn make_space(&mut self, name: &str, id: SpaceId) -> Result<SpaceId, StoreError> {
+        self.database.tree("make a space", |tree| {
+            tree.insert(keys::LAST_SPACE, &keys::number_of(id).to_be_bytes())?;
+            tree.insert(keys::name(name), &id.get().to_be_bytes())
+        })?;
+        self.spaces.add(name, id);
+        Ok(id)
+    }
+
+    fn drop_segments(&self, gone: &SegmentDrop) -> Result<(), StoreError> {
+        let space = gone.space;
+        let counts = self.spaces.counts().read();
+        let count = counts.get(&space).ok_or(StoreError::UnknownSpace { space })?;
+        let database = &self.database;
+        if keys::has_segments(space) {
+            let entries = database.segments.drop_range(database, space, gone.segments.clone())?;
+            count.fetch_sub(entries, Ordering::Relaxed);
+        } else if !gone.segments.is_empty() {
+            database.tree("delete a range", |tree| {
+                let found = tree.range(keys::range(space, &gone.keys())).keys();
+                found.into_iter().try_for_each(|key| write_entry(tree, count, &key?, None))
+            })?;
         }
-        Ok(())
+        self.write_count(space, count)
+    }
+
+    fn write_count(&self, space: SpaceId, count: &AtomicU64) -> Result<(), StoreError> {
+        let entries = count.load(Ordering::Relaxed).to_be_bytes();
+        self.database.tree("apply", |tree| tree.insert(keys::count(space), &entries).map(drop))
     }
 }
 
@@ -78,13 +90,15 @@ impl TaskStorage for SledStorage {
             return Ok(id);
         }
         let id = self.spaces.next(name)?;
-        let bytes = id.get().to_be_bytes();
-        self.database.tree("make a space", |tree| {
-            tree.insert(keys::LAST_SPACE, &bytes)?;
-            tree.insert(keys::name(name), &bytes)
-        })?;
-        self.spaces.add(name, id);
-        Ok(id)
+        self.make_space(name, id)
+    }
+
+    fn segmented_space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
+        if let Some(id) = self.spaces.find(name) {
+            return Ok(id);
+        }
+        let id = self.spaces.next_with_segments(name)?;
+        self.make_space(name, id)
     }
 
     fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
@@ -97,6 +111,7 @@ impl TaskStorage for SledStorage {
         // opening deletes.
         self.database.tree("drop a space", |tree| tree.remove(keys::name(&name)))?;
         self.spaces.remove(&name, space);
+        self.database.segments.drop_space(&self.database, space)?;
         self.delete_entries(space)
     }
 
@@ -106,15 +121,19 @@ impl TaskStorage for SledStorage {
         while let Some(first) = writes.peek() {
             let space = first.space;
             let count = counts.get(&space).ok_or(StoreError::UnknownSpace { space })?;
-            self.database.tree("apply", |tree| {
-                while let Some(write) = writes.next_if(|write| write.space == space) {
-                    let key = keys::entry(space, write.key);
-                    Self::write(tree, count, &key, write.value)?;
-                }
-                let entries = count.load(Ordering::Relaxed).to_be_bytes();
-                tree.insert(keys::count(space), &entries).map(drop)
-            })?;
+            let mut in_space = std::iter::from_fn(|| writes.next_if(|write| write.space == space));
+            if keys::has_segments(space) {
+                self.database.segments.write(&self.database, space, count, in_space)?;
+            } else {
+                self.database.tree("apply", |tree| {
+                    in_space.try_for_each(|write| {
+                        write_entry(tree, count, &keys::entry(space, write.key), write.value)
+                    })
+                })?;
+            }
+            self.write_count(space, count)?;
         }
+        batch.drops().try_for_each(|gone| self.drop_segments(gone))?;
         self.database.tree("apply meta", |tree| {
             for update in meta {
                 let key = keys::meta(&update.key);

@@ -93,6 +93,14 @@ pub trait TaskStorage: fmt::Debug + Send {
     /// [`StoreError::TooManySpaces`], and what the backend reports.
     fn space(&mut self, name: &str) -> Result<SpaceId, StoreError>;
 
+    /// As [`space`](Self::space), for a store whose segments are dropped as a whole: what a key's first 8 bytes say is its
+    /// [segment](crate::segment_of_key). A space that is there already stays what it is; only the price of a
+    /// [drop](crate::WriteBatch::drop_segments) differs.
+    ///
+    /// # Errors
+    /// As for [`space`](Self::space).
+    fn segmented_space(&mut self, name: &str) -> Result<SpaceId, StoreError>;
+
     /// Names and spaces of all stores, in order of name.
     ///
     /// # Errors
@@ -105,7 +113,7 @@ pub trait TaskStorage: fmt::Debug + Send {
     /// [`StoreError::UnknownSpace`], and what the backend reports.
     fn drop_space(&mut self, space: SpaceId) -> Result<(), StoreError>;
 
-    /// Writes `batch` and then `meta`. After a crash at any instant the meta space must not be ahead
+    /// Writes `batch`, drops its [segments](SortedBatch::drops), and then writes `meta`. After a crash at any instant the meta space must not be ahead
     /// of the data: meta becomes durable with the data or after it, in this order over several
     /// calls too. After an error the storage must be dropped and opened again.
     ///

@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::{Bound, Range};
 
-use crate::SpaceId;
+use crate::{KeyRange, SpaceId};
 
 /// Writes to a task's storage, collected in any order, applied in the order of space and key.
 ///
@@ -26,13 +27,13 @@ use crate::SpaceId;
 pub struct WriteBatch {
     bytes: Vec<u8>,
     writes: Vec<Write>,
+    drops: Vec<SegmentDrop>,
 }
 
 #[derive(Clone, Copy)]
 struct Write {
     space: SpaceId,
-    /// The first 8 bytes of the key, big-endian, zero-filled: decides most comparisons without
-    /// touching the buffer.
+    /// The number of its segment: decides most comparisons without touching the buffer.
     head: u64,
     start: usize,
     key_len: u32,
@@ -58,16 +59,22 @@ impl WriteBatch {
         let length = |bytes: &[u8]| u32::try_from(bytes.len()).expect("a record is below 4 GiB");
         self.writes.push(Write {
             space,
-            head: head_of(key),
+            head: segment_of_key(key),
             start,
             key_len: length(key),
             value_len: value.map(length),
         });
     }
 
+    /// Drops the segments of a space with these numbers: all keys of which the [`segment_of_key`] is one of
+    /// them, those that the same batch writes too.
+    pub fn drop_segments(&mut self, space: SpaceId, segments: Range<u64>) {
+        self.drops.push(SegmentDrop { space, segments });
+    }
+
     /// Whether nothing has been added since the last [`clear`](Self::clear).
     pub fn is_empty(&self) -> bool {
-        self.writes.is_empty()
+        self.writes.is_empty() && self.drops.is_empty()
     }
 
     /// Number of writes.
@@ -84,11 +91,12 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.writes.clear();
+        self.drops.clear();
     }
 
     /// Brings the writes into the order of space and key, and keeps of each key only the last one.
     pub fn sort(&mut self) -> SortedBatch<'_> {
-        let Self { bytes, writes } = self;
+        let Self { bytes, writes, .. } = self;
         let compare = |a: &Write, b: &Write| {
             (a.space, a.head).cmp(&(b.space, b.head)).then_with(|| a.key(bytes).cmp(b.key(bytes)))
         };
@@ -111,6 +119,7 @@ impl fmt::Debug for WriteBatch {
         f.debug_struct("WriteBatch")
             .field("writes", &self.writes.len())
             .field("bytes", &self.bytes.len())
+            .field("drops", &self.drops)
             .finish()
     }
 }
@@ -126,7 +135,9 @@ impl Write {
     }
 }
 
-fn head_of(key: &[u8]) -> u64 {
+/// The number of the segment that a key lies in: its first 8 bytes, big-endian, a shorter key filled with zeros. Keys in
+/// ascending order lie in ascending segments.
+pub fn segment_of_key(key: &[u8]) -> u64 {
     let mut head = [0; 8];
     let length = key.len().min(8);
     head[..length].copy_from_slice(&key[..length]);
@@ -148,15 +159,47 @@ impl<'a> SortedBatch<'a> {
         })
     }
 
+    /// The segments to be dropped, once everything is written.
+    pub fn drops(self) -> impl ExactSizeIterator<Item = &'a SegmentDrop> {
+        self.0.drops.iter()
+    }
+
     /// Number of writes.
     pub fn len(self) -> usize {
         self.0.writes.len()
     }
 
-    /// Whether there is nothing to write.
+    /// Whether there is nothing to write and nothing to drop.
     pub fn is_empty(self) -> bool {
-        self.0.writes.is_empty()
+        self.0.is_empty()
     }
+}
+
+/// Segments that go as a whole; see [`WriteBatch::drop_segments`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentDrop {
+    /// The store.
+    pub space: SpaceId,
+    /// The numbers of the segments.
+    pub segments: Range<u64>,
+}
+
+impl SegmentDrop {
+    /// The keys that go, for a backend that has no better way than to delete them one by one.
+    pub fn keys(&self) -> KeyRange {
+        let Range { start, end } = &self.segments;
+        KeyRange {
+            start: Bound::Included(first_key(*start)),
+            end: Bound::Excluded(first_key(*end)),
+        }
+    }
+}
+
+/// The first key of a segment: its number without the zeros at the end.
+fn first_key(segment: u64) -> Vec<u8> {
+    let number = segment.to_be_bytes();
+    let length = number.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    number[..length].to_vec()
 }
 
 /// One write of a [`SortedBatch`].
@@ -208,6 +251,28 @@ mod tests {
         check(&reversed, &ordered);
         // A short key is zero-filled for the first comparison, not equal to one with zeros.
         check(&[(b"\0", None), (b"", None)], &[(b"", None), (b"\0", None)]);
+    }
+
+    #[test]
+    fn segments_of_keys_are_ranges_of_keys() {
+        let keys: [&[u8]; 8] = [
+            b"",
+            b"\0",
+            b"\0\0\0\0\0\0\0\0\xff",
+            b"\0\0\0\0\0\0\0\x01",
+            b"\0\0\0\0\0\0\0\x02x",
+            b"\x01",
+            b"\x01\0\0\0\0\0\0\x01",
+            b"\xff",
+        ];
+        let first = 1 << 56;
+        for segments in [0..1, 0..2, 1..3, 2..first, first..first + 1, 3..u64::MAX, 5..5, 0..0] {
+            let drop = SegmentDrop { space: SPACE, segments: segments.clone() };
+            for key in keys {
+                let expected = segments.contains(&segment_of_key(key));
+                assert_eq!(drop.keys().contains(key), expected, "{segments:?} {key:?}");
+            }
+        }
     }
 
     #[test]

@@ -45,7 +45,8 @@ pub use damage::{garbage_is_reported, single_wrong_bytes_are_reported_or_harmles
 pub use model::agrees_with_a_map;
 pub use rules::{
     closing_keeps_everything, meta_is_apart_from_stores, ranges_have_exact_ends,
-    readers_see_every_applied_write, second_opening_is_refused, spaces_are_apart,
+    readers_see_every_applied_write, second_opening_is_refused, segments_are_dropped_whole,
+    spaces_are_apart,
 };
 
 /// Mounts the contract suite for a backend: a module of `#[test]` functions. See the
@@ -76,6 +77,7 @@ macro_rules! contract_suite {
             agrees_with_a_map
             ranges_have_exact_ends
             spaces_are_apart
+            segments_are_dropped_whole
             meta_is_apart_from_stores
             readers_see_every_applied_write
             closing_keeps_everything

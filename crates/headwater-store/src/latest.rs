@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use crate::segmented::segments_before;
 use crate::table::{KeyTable, Slot, Value};
-use crate::{ENTRY_OVERHEAD_BYTES, SortedBatch, SpaceId, WriteBatch};
+use crate::{ENTRY_OVERHEAD_BYTES, SegmentDrop, SortedBatch, SpaceId, WriteBatch};
 
 /// Writes to a task's storage of which only the last to each key is kept, so that a long stretch of
 /// a changelog costs the backend one write for each key in it, not one for each record.
@@ -30,6 +31,7 @@ pub struct LatestWrites {
     table: KeyTable<()>,
     bytes: usize,
     key: Vec<u8>,
+    drops: Vec<SegmentDrop>,
     batch: WriteBatch,
 }
 
@@ -39,7 +41,13 @@ const SPACE_BYTES: usize = 2;
 impl LatestWrites {
     /// Nothing yet.
     pub fn new() -> Self {
-        Self { table: KeyTable::new(), bytes: 0, key: Vec::new(), batch: WriteBatch::new() }
+        Self {
+            table: KeyTable::new(),
+            bytes: 0,
+            key: Vec::new(),
+            drops: Vec::new(),
+            batch: WriteBatch::new(),
+        }
     }
 
     /// Takes a write in place of an earlier one to the same key: a new value, or `None` to delete
@@ -62,6 +70,12 @@ impl LatestWrites {
             let slot = self.table.insert(hash, &self.key, value, ());
             self.bytes += self.table.get(slot).len() + ENTRY_OVERHEAD_BYTES;
         }
+    }
+
+    /// Drops the [segments](crate::SegmentedOptions) of a space before this one, when all else is written.
+    pub fn drop_segments_before(&mut self, space: SpaceId, lowest: u64) {
+        let before = segments_before(lowest).into_iter();
+        self.drops.extend(before.map(|segments| SegmentDrop { space, segments }));
     }
 
     /// Number of writes: of different keys.
@@ -104,6 +118,9 @@ impl LatestWrites {
             let (space, key) = entry.key().split_at(SPACE_BYTES);
             let space = SpaceId::new(u16::from_be_bytes([space[0], space[1]]));
             self.batch.push(space, key, entry.value());
+        }
+        for SegmentDrop { space, segments } in self.drops.drain(..) {
+            self.batch.drop_segments(space, segments);
         }
         apply(self.batch.sort(), true)
     }

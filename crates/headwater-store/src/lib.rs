@@ -105,7 +105,7 @@ mod view;
 
 pub use access::{CommittedSegments, CommittedStore, KeyValueAccess, KeyValueRead};
 pub use backend::{Capabilities, OpenOptions, SpaceId, StorageReader, StoreBackend, TaskStorage};
-pub use batch::{BatchWrite, SortedBatch, WriteBatch};
+pub use batch::{BatchWrite, SegmentDrop, SortedBatch, WriteBatch, segment_of_key};
 pub use buffered::{BufferedContext, BufferedError, BufferedValue, BufferedValueWithHeaders};
 pub use error::{Damage, Part, RecordProblem, StoreError};
 pub use foreign_key::{

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::{
-    Capabilities, Chunk, Direction, KeyRange, KeyValueBytes, MetaUpdate, OpenOptions, SortedBatch,
-    SpaceId, StorageReader, StoreBackend, StoreError, TaskStorage,
+    Capabilities, Chunk, Direction, KeyRange, KeyValueBytes, MetaUpdate, OpenOptions, SegmentDrop,
+    SortedBatch, SpaceId, StorageReader, StoreBackend, StoreError, TaskStorage,
 };
 
 mod image;
@@ -17,6 +17,7 @@ mod space;
 mod tests;
 
 use image::{Contents, Image};
+use space::Space;
 
 const NAME: &str = "memory";
 
@@ -135,16 +136,26 @@ impl MemoryStorage {
     }
 }
 
-impl TaskStorage for MemoryStorage {
-    fn space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
+impl MemoryStorage {
+    fn open_space(&self, name: &str, make: fn() -> Space) -> Result<SpaceId, StoreError> {
         let mut contents = self.contents("open a space")?;
         if let Some(&id) = contents.names().get(name) {
             return Ok(id);
         }
-        contents.create_space(name).ok_or_else(|| StoreError::TooManySpaces {
+        contents.create_space(name, make()).ok_or_else(|| StoreError::TooManySpaces {
             store: name.to_owned(),
             limit: usize::from(u16::MAX),
         })
+    }
+}
+
+impl TaskStorage for MemoryStorage {
+    fn space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
+        self.open_space(name, Space::plain)
+    }
+
+    fn segmented_space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
+        self.open_space(name, Space::segmented)
     }
 
     fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
@@ -169,6 +180,11 @@ impl TaskStorage for MemoryStorage {
                     return Err(StoreError::UnknownSpace { space: write.space });
                 }
             }
+        }
+        for SegmentDrop { space, segments } in batch.drops() {
+            let dropped = self.contents("apply")?.drop_segments(*space, segments.clone());
+            // Freed here, when no reader waits any more.
+            drop(dropped.ok_or(StoreError::UnknownSpace { space: *space })?);
         }
         let mut contents = self.contents("apply")?;
         for update in meta {

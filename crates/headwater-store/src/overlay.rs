@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::segmented::{is_before_segment, segments_before};
 use crate::table::{KeyHash, KeyTable, Slot, Value};
 use crate::{Direction, KeyRange, SpaceId, StorageReader, StoreError, WriteBatch};
 
@@ -95,6 +96,10 @@ pub struct Overlay<C = ()> {
     cache: Option<RecordCache<C>>,
     /// The entry read last: most writes follow a read of their key.
     last_read: Option<Slot>,
+    /// In a store with segments: those before this one are gone, and what is written to them is not kept.
+    lowest_segment: u64,
+    /// Whether the backend is still to be told.
+    drops_segments: bool,
     /// A value that was read from the backend and does not stay.
     scratch: Vec<u8>,
 }
@@ -155,6 +160,8 @@ impl<C: CacheContext> Overlay<C> {
             old_values,
             cache,
             last_read: None,
+            lowest_segment: 0,
+            drops_segments: false,
             scratch: Vec::new(),
         }
     }
@@ -280,21 +287,16 @@ impl<C: CacheContext> Overlay<C> {
         }
     }
 
-    /// Removes `key` past the record cache. An entry that waits there to be forwarded stays; answers
-    /// whether it is gone.
-    pub fn remove_past_cache(&mut self, key: &[u8]) -> bool {
-        if let Some(cache) = &self.cache
-            && let Some(slot) = self.table.find(self.table.hash(key), key)
-        {
-            if cache.is_dirty(slot) {
-                return false;
-            }
-            if cache.contains(slot) {
-                self.leave_cache(slot);
-            }
-        }
-        self.put_past_cache(key, None);
-        true
+    /// Drops the [segments](crate::SegmentedOptions) before this one, with the next seal. Their entries are not to be read
+    /// any more; those that wait in the record cache can be as long as they do.
+    pub fn drop_segments_before(&mut self, lowest: u64) {
+        self.lowest_segment = lowest;
+        self.drops_segments = true;
+    }
+
+    fn is_dropped(&self, slot: Slot) -> bool {
+        self.lowest_segment > 0
+            && is_before_segment(self.table.get(slot).key(), self.lowest_segment)
     }
 
     /// Whether the record cache has `key`.
@@ -387,10 +389,18 @@ impl<C: CacheContext> Overlay<C> {
         if entries > 0 {
             return Err(StoreError::Unforwarded { store: self.store.clone(), entries });
         }
+        let lowest = self.lowest_segment;
         for slot in self.sorted.iter().chain(self.unsorted.iter().copied()) {
             let entry = self.table.get_mut(slot);
             entry.state.status = Status::Sealed;
-            batch.push(self.space, entry.key(), entry.value());
+            if lowest == 0 || !is_before_segment(entry.key(), lowest) {
+                batch.push(self.space, entry.key(), entry.value());
+            }
+        }
+        if std::mem::take(&mut self.drops_segments) {
+            for segments in segments_before(lowest) {
+                batch.drop_segments(self.space, segments);
+            }
         }
         self.sealed_bytes = std::mem::take(&mut self.open_bytes);
         self.sealed = true;
@@ -425,6 +435,7 @@ impl<C: CacheContext> Overlay<C> {
         }
         (self.open_bytes, self.sealed_bytes, self.clean_bytes) = (0, 0, 0);
         self.sealed = false;
+        self.drops_segments = self.lowest_segment > 0;
         self.order += 1;
         self.releases += 1;
     }
@@ -499,7 +510,7 @@ impl<C: CacheContext> Overlay<C> {
         if self.cache.as_ref().is_some_and(|cache| cache.contains(slot)) {
             return false;
         }
-        if entry.value().is_none() {
+        if entry.value().is_none() || self.is_dropped(slot) {
             self.remove(slot);
         } else {
             self.clean.push_back(slot);

@@ -8,11 +8,13 @@
 //!
 //! In its space an entry has the number of its segment in front (8 bytes), so that entries lie by
 //! segment and then by key, as in Kafka Streams: a scan over one key touches the few segments it needs,
-//! and what is too old lies at the front. A store of an operator that waits for windows to close has, besides, an
-//! index of its entries by time, above all segments.
+//! and a segment that is too old is dropped as a whole. A store of an operator that waits for windows to close has,
+//! besides, an index of its entries by time, above all segments and in segments too.
 
-use crate::KeyRange;
+use std::ops::Range;
+
 use crate::serde::Window;
+use crate::{KeyRange, segment_of_key};
 
 mod scan;
 
@@ -27,8 +29,8 @@ pub const SESSION_SUFFIX: usize = 8 + 8;
 /// Bytes of the segment's number in front of a stored key.
 pub const SEGMENT_PREFIX: usize = 8;
 
-/// The first byte of the index by time. Segment numbers are not negative, so theirs is smaller.
-const INDEX: u8 = 0x80;
+/// The bit that the number of a segment's index has beside that of the segment, which is not negative.
+const INDEX: u64 = 1 << 63;
 
 /// A segment is at least so wide, in milliseconds.
 const SEGMENT_INTERVAL_MIN: i64 = 60_000;
@@ -167,7 +169,7 @@ impl SegmentedOptions {
 
     /// Appends the index entry of a key.
     pub fn push_index_key(&self, key: &[u8], out: &mut Vec<u8>) {
-        out.push(INDEX);
+        self.push_index_segment(self.time_of(key).unwrap_or(0), out);
         let key_length = key.len().saturating_sub(self.kind.suffix());
         let (front, suffix) = key.split_at(key_length);
         match self.kind {
@@ -186,7 +188,7 @@ impl SegmentedOptions {
 
     /// Appends the key that an index entry stands for.
     pub fn push_indexed_key(&self, index_key: &[u8], out: &mut Vec<u8>) {
-        let index_key = index_key.get(1..).unwrap_or_default();
+        let index_key = index_key.get(SEGMENT_PREFIX..).unwrap_or_default();
         match self.kind {
             SegmentedKind::Window => {
                 let (start, rest) = index_key.split_at(index_key.len().min(8));
@@ -203,9 +205,18 @@ impl SegmentedOptions {
         }
     }
 
+    fn push_index_segment(&self, time: i64, out: &mut Vec<u8>) {
+        out.extend_from_slice(&(self.segment(time).cast_unsigned() | INDEX).to_be_bytes());
+    }
+
     /// The index entries of all times from `from` to `to`, both included.
-    pub fn index_range(from: i64, to: i64) -> KeyRange {
-        let bound = |time: i64| [&[INDEX][..], &time.max(0).to_be_bytes()].concat();
+    pub fn index_range(&self, from: i64, to: i64) -> KeyRange {
+        let bound = |time: i64| {
+            let mut bound = Vec::with_capacity(SEGMENT_PREFIX + size_of::<i64>());
+            self.push_index_segment(time.max(0), &mut bound);
+            bound.extend_from_slice(&time.max(0).to_be_bytes());
+            bound
+        };
         let mut range = KeyRange::inclusive(Some(&bound(from)), None);
         range.end = KeyRange::prefix(&bound(to)).end;
         range
@@ -227,6 +238,16 @@ impl SegmentedOptions {
     pub fn bare_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         &key[..key.len().saturating_sub(self.kind.suffix())]
     }
+}
+
+/// The segments of a store that are before this one, those of its index included.
+pub(crate) const fn segments_before(lowest: u64) -> [Range<u64>; 2] {
+    [0..lowest, INDEX..INDEX | lowest]
+}
+
+/// Whether a stored key, or one of an index, is in a segment before this one.
+pub(crate) fn is_before_segment(stored_key: &[u8], lowest: u64) -> bool {
+    segment_of_key(stored_key) & !INDEX < lowest
 }
 
 /// Appends the key of a window: `number` tells several values of one key and start apart.
@@ -260,9 +281,10 @@ pub fn read_session_key(bytes: &[u8]) -> Option<(&[u8], i64, i64)> {
 #[cfg(test)]
 mod tests {
     use super::{
-        SegmentedKind, SegmentedOptions, push_session_key, push_window_key, read_session_key,
-        read_window_key,
+        SEGMENT_PREFIX, SegmentedKind, SegmentedOptions, is_before_segment, push_session_key,
+        push_window_key, read_session_key, read_window_key, segments_before,
     };
+    use crate::segment_of_key;
 
     fn options(kind: SegmentedKind, retention_ms: i64) -> SegmentedOptions {
         let options = SegmentedOptions::new(kind, retention_ms);
@@ -326,14 +348,23 @@ mod tests {
     fn check_index(options: SegmentedOptions, key: &[u8], by_time: &str) {
         let mut index = Vec::new();
         options.push_index_key(key, &mut index);
-        assert_eq!(hex(&index[1..]), by_time.replace(' ', ""));
+        assert_eq!(hex(&index[SEGMENT_PREFIX..]), by_time.replace(' ', ""));
         let mut back = Vec::new();
         options.push_indexed_key(&index, &mut back);
         assert_eq!(back, key);
         let time = options.time_of(key).unwrap();
-        assert!(SegmentedOptions::index_range(time, time).contains(&index));
-        assert!(!SegmentedOptions::index_range(time + 1, i64::MAX).contains(&index));
+        assert!(options.index_range(time, time).contains(&index));
+        assert!(!options.index_range(time + 1, i64::MAX).contains(&index));
         assert!(!SegmentedOptions::before_segment(i64::MAX).contains(&index));
+        let mut stored = Vec::new();
+        options.push_stored_key(time, key, &mut stored);
+        let segment = options.segment(time).cast_unsigned();
+        for key in [&stored, &index] {
+            assert!(is_before_segment(key, segment + 1) && !is_before_segment(key, segment));
+            let number = segment_of_key(key);
+            assert!(segments_before(segment + 1).iter().any(|range| range.contains(&number)));
+            assert!(!segments_before(segment).iter().any(|range| range.contains(&number)));
+        }
     }
 
     #[test]

@@ -59,6 +59,10 @@ impl TaskStorage for TinyStorage {
         Ok(space)
     }
 
+    fn segmented_space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
+        self.space(name)
+    }
+
     fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
         Ok(self.names.iter().map(|(name, space)| (name.clone(), *space)).collect())
     }
@@ -77,6 +81,11 @@ impl TaskStorage for TinyStorage {
             let unknown = StoreError::UnknownSpace { space: write.space };
             let entries = spaces.get_mut(&write.space).ok_or(unknown)?;
             put(entries, write.key, write.value);
+        }
+        for gone in batch.drops() {
+            let unknown = StoreError::UnknownSpace { space: gone.space };
+            let keys = gone.keys();
+            spaces.get_mut(&gone.space).ok_or(unknown)?.retain(|key, _| !keys.contains(key));
         }
         drop(spaces);
         for update in meta {

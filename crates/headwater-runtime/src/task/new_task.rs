@@ -71,7 +71,11 @@ impl NewTask {
             .iter()
             .map(|store| {
                 let storage = storage_of(store);
-                let space = storages[storage].space(&store.spec.name)?;
+                let storage_of_store = &mut storages[storage];
+                let space = match store.layout() {
+                    Layout::Segmented(_) => storage_of_store.segmented_space(&store.spec.name)?,
+                    _ => storage_of_store.space(&store.spec.name)?,
+                };
                 Ok(StorePlace { storage, space })
             })
             .collect()

@@ -43,7 +43,7 @@ fn an_unknown_format_version_is_refused() {
     else {
         panic!("{error:?}");
     };
-    assert_eq!((found, supported), (7, 1));
+    assert_eq!((found, supported), (7, 2));
 }
 
 #[test]

@@ -6,8 +6,8 @@ use super::{Place, get, open, scan, set_meta};
 use crate::{Direction, KeyRange, SpaceId, StoreBackend, TaskStorage, WriteBatch};
 
 /// A history of commits whose traces can be checked after a crash: commit `n` adds a key that stays,
-/// adds one that commit `n + 10` deletes, writes `n` to keys that all commits share, and then says
-/// `n` in the meta space.
+/// adds one that commit `n + 10` deletes, adds one to segment `n / 4` and drops all segments before
+/// `n / 4 - 1`, writes `n` to keys that all commits share, and then says `n` in the meta space.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ledger {
     last: u64,
@@ -17,6 +17,8 @@ impl Ledger {
     const META_KEY: &[u8] = b"last commit";
     /// Keys that every commit writes.
     const SHARED_KEYS: u64 = 5;
+    /// Commits that write to a segment.
+    const COMMITS_PER_SEGMENT: u64 = 4;
 
     /// A history that goes on after commit `last`; 0 is the beginning.
     pub const fn after(last: u64) -> Self {
@@ -42,6 +44,10 @@ impl Ledger {
         for shared in 0..Self::SHARED_KEYS {
             batch.push(space, &key(b's', shared), Some(&number));
         }
+        let segment = self.last / Self::COMMITS_PER_SEGMENT;
+        let segments = Self::segments(storage);
+        batch.push(segments, &[segment.to_be_bytes(), number].concat(), Some(&number));
+        batch.drop_segments(segments, 0..segment.saturating_sub(1));
         let meta = [set_meta(Self::META_KEY, &number)];
         storage.apply(batch.sort(), &meta).expect("the commit is applied");
     }
@@ -83,7 +89,32 @@ impl Ledger {
             let found = history.get(index).map(|(found, value)| (found, number(value)));
             assert_eq!(found, Some((&key(b'h', commit), commit)), "meta says commit {last}");
         }
+        Self::check_segments(storage, last, newest);
         last
+    }
+
+    /// What `last` dropped is gone, what it did not drop is there unless a later commit dropped it.
+    fn check_segments(storage: &mut dyn TaskStorage, last: u64, newest: u64) {
+        let kept_from = |commit: u64| {
+            (commit / Self::COMMITS_PER_SEGMENT).saturating_sub(1) * Self::COMMITS_PER_SEGMENT
+        };
+        let segments = Self::segments(storage);
+        let all = scan(&storage.reader(), segments, KeyRange::all(), Direction::Forward, 100);
+        let found: Vec<u64> = all
+            .iter()
+            .map(|(_, value)| u64::from_be_bytes(value.as_slice().try_into().expect("8 bytes")))
+            .collect();
+        for commit in &found {
+            assert!(*commit >= kept_from(last), "a segment dropped before commit {last} is back");
+        }
+        // The commit after the newest may have got as far as its drop.
+        for commit in kept_from(newest + 1).max(1)..=last {
+            assert!(found.contains(&commit), "meta says commit {last}, {commit} is missing");
+        }
+    }
+
+    fn segments(storage: &mut dyn TaskStorage) -> SpaceId {
+        storage.segmented_space("segments").expect("there is room")
     }
 
     fn space(storage: &mut dyn TaskStorage) -> SpaceId {

@@ -9,16 +9,21 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use super::{Place, get, open, scan};
 use crate::{
     Direction, KeyRange, KeyValueBytes, MetaUpdate, SpaceId, StoreBackend, StoreError, TaskStorage,
-    WriteBatch,
+    WriteBatch, segment_of_key,
 };
 
 const SPACES: usize = 3;
+/// The one of them that has segments. Segments of the others are dropped all the same.
+const SEGMENTED: usize = 2;
 
 type Write = (usize, Vec<u8>, Option<Vec<u8>>);
 
+/// A space, and keys in the first segment that is dropped and in the first that is not.
+type Drop = (usize, Vec<u8>, Vec<u8>);
+
 #[derive(Clone, Debug)]
 enum Step {
-    Apply { writes: Vec<Write>, meta: Vec<(u8, Option<Vec<u8>>)> },
+    Apply { writes: Vec<Write>, drops: Vec<Drop>, meta: Vec<(u8, Option<Vec<u8>>)> },
     Get { space: usize, key: Vec<u8> },
     Scan { space: usize, range: KeyRange, direction: Direction, chunk: usize },
     DropSpace { space: usize },
@@ -50,10 +55,12 @@ fn step() -> impl Strategy<Value = Step> {
     let value = || prop::option::weighted(0.7, prop::collection::vec(any::<u8>(), 0..40));
     let space = || 0..SPACES;
     let writes = prop::collection::vec((space(), key(), value()), 0..20);
+    let drops = prop::collection::vec((space(), key(), key()), 0..2);
     let meta = prop::collection::vec((0..4_u8, value()), 0..3);
     let direction = prop_oneof![Just(Direction::Forward), Just(Direction::Reverse)];
     prop_oneof![
-        6 => (writes, meta).prop_map(|(writes, meta)| Step::Apply { writes, meta }),
+        6 => (writes, drops, meta)
+            .prop_map(|(writes, drops, meta)| Step::Apply { writes, drops, meta }),
         3 => (space(), key()).prop_map(|(space, key)| Step::Get { space, key }),
         4 => (space(), range(), direction, 1..6_usize).prop_map(
             |(space, range, direction, chunk)| Step::Scan { space, range, direction, chunk }
@@ -94,7 +101,7 @@ impl<'a> Fixture<'a> {
 
     fn run(&mut self, step: &Step) -> Result<(), TestCaseError> {
         match step {
-            Step::Apply { writes, meta } => self.apply(writes, meta),
+            Step::Apply { writes, drops, meta } => self.apply(writes, drops, meta),
             Step::Get { space, key } => {
                 let id = self.ids[*space];
                 let found = get(&self.storage().reader(), id, key);
@@ -126,11 +133,16 @@ impl<'a> Fixture<'a> {
         Ok(())
     }
 
-    fn apply(&mut self, writes: &[Write], meta: &[(u8, Option<Vec<u8>>)]) {
+    fn apply(&mut self, writes: &[Write], drops: &[Drop], meta: &[(u8, Option<Vec<u8>>)]) {
         let mut batch = WriteBatch::new();
         for (space, key, value) in writes {
             batch.push(self.ids[*space], key, value.as_deref());
             set(&mut self.model.spaces[*space], key, value.as_ref());
+        }
+        for (space, from, to) in drops {
+            let segments = segment_of_key(from)..segment_of_key(to);
+            batch.drop_segments(self.ids[*space], segments.clone());
+            self.model.spaces[*space].retain(|key, _| !segments.contains(&segment_of_key(key)));
         }
         let update = |(key, value): &(u8, Option<Vec<u8>>)| MetaUpdate {
             key: vec![b'm', *key],
@@ -171,7 +183,12 @@ impl<'a> Fixture<'a> {
 }
 
 fn ids(storage: &mut dyn TaskStorage) -> [SpaceId; SPACES] {
-    std::array::from_fn(|space| storage.space(&format!("store-{space}")).expect("there is room"))
+    std::array::from_fn(|space| {
+        let name = format!("store-{space}");
+        let id =
+            if space == SEGMENTED { storage.segmented_space(&name) } else { storage.space(&name) };
+        id.expect("there is room")
+    })
 }
 
 fn set(map: &mut BTreeMap<Vec<u8>, Vec<u8>>, key: &[u8], value: Option<&Vec<u8>>) {

@@ -6,7 +6,7 @@ use std::thread;
 use super::{KeyWrite, Place, apply, get, open, scan, set_meta};
 use crate::{
     Chunk, Direction, KeyRange, KeyValueBytes, MetaUpdate, OpenOptions, SpaceId, StoreBackend,
-    StoreError, WriteBatch,
+    StoreError, TaskStorage, WriteBatch,
 };
 
 /// Included, excluded and open ends, prefixes that end in FF, empty keys and values, both
@@ -102,6 +102,72 @@ pub fn spaces_are_apart(backend: &dyn StoreBackend) {
     assert!(!ids.contains(&again), "the id of a dropped store is not used again");
     let all = scan(&storage.reader(), again, KeyRange::all(), Direction::Forward, 10);
     assert_eq!(all, [], "a store made anew is empty");
+}
+
+/// Segments go as a whole, with what the same batch writes to them, and nothing else goes: not what is near in order, not
+/// other stores, and not segments that are made anew.
+///
+/// # Panics
+/// When the backend breaks the rule.
+pub fn segments_are_dropped_whole(backend: &dyn StoreBackend) {
+    let place = Place::new();
+    let mut storage = open(backend, &place.dir());
+    let segmented = storage.segmented_space("windows").expect("room");
+    let plain = storage.space("plain").expect("room");
+    assert_eq!(storage.segmented_space("windows").expect("room"), segmented);
+    let key = |segment: u64, key: &[u8]| [&segment.to_be_bytes()[..], key].concat();
+    let segments = [0, 1, 255, 256, 1 << 63];
+    let keys: Vec<_> =
+        segments.iter().flat_map(|&segment| [key(segment, b""), key(segment, b"\xff")]).collect();
+    for space in [segmented, plain] {
+        let mut batch = WriteBatch::new();
+        for key in &keys {
+            batch.push(space, key, Some(b"value"));
+        }
+        storage.apply(batch.sort(), &[]).expect("the writes are applied");
+    }
+    let all = |storage: &dyn TaskStorage, space, direction| -> Vec<Vec<u8>> {
+        let found = scan(&storage.reader(), space, KeyRange::all(), direction, 3);
+        found.into_iter().map(|(key, _)| key).collect()
+    };
+    let check = |storage: &dyn TaskStorage, space, expected: &[Vec<u8>]| {
+        assert_eq!(all(storage, space, Direction::Forward), expected);
+        let reversed: Vec<_> = expected.iter().rev().cloned().collect();
+        assert_eq!(all(storage, space, Direction::Reverse), reversed);
+        let reader = storage.reader();
+        assert_eq!(reader.approximate_entries(space).expect("counted"), expected.len() as u64);
+        for key in &keys {
+            let found = get(&reader, space, key).is_some();
+            assert_eq!(found, expected.contains(key), "{key:?}");
+        }
+    };
+    check(&*storage, segmented, &keys);
+    for space in [segmented, plain] {
+        let mut batch = WriteBatch::new();
+        batch.push(space, &key(255, b"new"), Some(b"is dropped too"));
+        batch.drop_segments(space, 1..256);
+        batch.drop_segments(space, 7..7);
+        storage.apply(batch.sort(), &[]).expect("the segments are dropped");
+        let kept = [&keys[..2], &keys[6..]].concat();
+        check(&*storage, space, &kept);
+    }
+    if backend.capabilities().persistent {
+        storage.close().expect("the storage closes");
+        storage = open(backend, &place.dir());
+    }
+    check(&*storage, segmented, &[&keys[..2], &keys[6..]].concat());
+    apply(&mut *storage, segmented, &[(&keys[2], Some(b"again"))], &[]);
+    check(&*storage, segmented, &[&keys[..3], &keys[6..]].concat());
+    storage.drop_space(segmented).expect("the space exists");
+    let again = storage.segmented_space("windows").expect("room");
+    assert_ne!(again, segmented, "the id of a dropped store is not used again");
+    check(&*storage, again, &[]);
+    check(&*storage, plain, &[&keys[..2], &keys[6..]].concat());
+    let unknown = SpaceId::new(4711);
+    let mut batch = WriteBatch::new();
+    batch.drop_segments(unknown, 0..1);
+    let refused = storage.apply(batch.sort(), &[]);
+    assert!(matches!(refused, Err(StoreError::UnknownSpace { space }) if space == unknown));
 }
 
 /// The meta space holds what was written, in order, and no store sees it.
@@ -218,7 +284,9 @@ pub fn second_opening_is_refused(backend: &dyn StoreBackend) {
     assert!(refused(), "the directory is open already");
     assert!(refused(), "and a refused opening does not free it");
     first.close().expect("the storage closes");
-    let second = open(backend, &dir);
+    let mut second = open(backend, &dir);
+    let windows = second.segmented_space("windows").expect("room");
+    apply(&mut *second, windows, &[(b"in a segment", Some(b"1"))], &[]);
     let reader = second.reader();
     assert!(refused(), "the directory is open again");
     drop(second);

@@ -1,11 +1,12 @@
 //! What a storage of the memory backend consists of, and how its last writes are taken back.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::MemoryContents;
-use super::space::Space;
+use super::space::{Segments, Space};
 use crate::{MetaUpdate, SpaceId};
 
 /// The contents of one storage, shared by its write half and its readers.
@@ -32,6 +33,7 @@ enum Undo {
     Meta { key: Vec<u8>, old: Option<Vec<u8>> },
     Created { name: String },
     Dropped { name: String, id: SpaceId, space: Space },
+    Segments { space: SpaceId, dropped: Segments },
 }
 
 impl Image {
@@ -100,11 +102,11 @@ impl Contents {
     }
 
     /// `None` when all numbers are used up.
-    pub(super) fn create_space(&mut self, name: &str) -> Option<SpaceId> {
+    pub(super) fn create_space(&mut self, name: &str, space: Space) -> Option<SpaceId> {
         let id = SpaceId::new(self.last_space.checked_add(1)?);
         self.last_space = id.get();
         self.names.insert(name.to_owned(), id);
-        self.spaces.insert(id, Space::new());
+        self.spaces.insert(id, space);
         self.note(|| Undo::Created { name: name.to_owned() });
         Some(id)
     }
@@ -132,6 +134,14 @@ impl Contents {
         }
         space.write(key, value);
         true
+    }
+
+    /// What was dropped, to be freed, as far as it cannot be taken back; `None` when there is no such space.
+    pub(super) fn drop_segments(&mut self, id: SpaceId, segments: Range<u64>) -> Option<Segments> {
+        let dropped = self.spaces.get_mut(&id)?.drop_segments(segments);
+        let Some(log) = &mut self.undo else { return Some(dropped) };
+        log.push(Undo::Segments { space: id, dropped });
+        Some(Segments::new())
     }
 
     pub(super) fn write_meta(&mut self, update: &MetaUpdate) {
@@ -166,6 +176,10 @@ impl Contents {
                 Undo::Created { name } => {
                     let id = self.names.remove(&name).expect("later drops are undone");
                     self.spaces.remove(&id);
+                }
+                Undo::Segments { space, dropped } => {
+                    let space = self.spaces.get_mut(&space).expect("later drops are undone");
+                    space.take_back(dropped);
                 }
                 Undo::Dropped { name, id, space } => {
                     self.names.insert(name, id);

@@ -3,11 +3,15 @@
 //! | prefix | then | value |
 //! |---|---|---|
 //! | 0, 0 | `f` | version of this layout, 4 bytes big-endian |
-//! | 0, 0 | `l` | last space id given out, 2 bytes big-endian |
+//! | 0, 0 | `l` | last number given to a space, 2 bytes big-endian |
 //! | 0, 0 | `s`, name | space id of the store, 2 bytes big-endian |
 //! | 0, 0 | `n`, space id | number of entries, 8 bytes big-endian |
+//! | 0, 0 | `c`, space id, segment | number of entries of a segment that lies elsewhere, 8 bytes big-endian |
 //! | 0, 0 | `m`, key | a record of the meta space |
 //! | space id | key | an entry of a store |
+//!
+//! The id of a space is its number. One whose segments lie elsewhere, to be dropped as a whole, has the
+//! highest bit besides ([`has_segments`]).
 
 use std::ops::Bound;
 
@@ -21,7 +25,7 @@ pub type TreeKey = SmallVec<[u8; 64]>;
 /// Key of the layout's version.
 pub const FORMAT: &[u8] = &[0, 0, b'f'];
 
-/// Key of the last space id given out.
+/// Key of the last number given to a space.
 pub const LAST_SPACE: &[u8] = &[0, 0, b'l'];
 
 /// What the keys of all names of stores begin with.
@@ -31,6 +35,8 @@ pub const NAMES: &[u8] = &[0, 0, b's'];
 pub const METAS: &[u8] = &[0, 0, b'm'];
 
 const COUNTS: &[u8] = &[0, 0, b'n'];
+
+const SEGMENT_COUNTS: &[u8] = &[0, 0, b'c'];
 
 /// Key of an entry of a store.
 pub fn entry(space: SpaceId, key: &[u8]) -> TreeKey {
@@ -51,6 +57,31 @@ pub fn name(store: &str) -> TreeKey {
 pub fn count(space: SpaceId) -> TreeKey {
     joined(COUNTS, &space_prefix(space))
 }
+
+/// Key of the number of entries of a segment.
+pub fn segment_count(space: SpaceId, segment: u64) -> TreeKey {
+    let mut key = joined(SEGMENT_COUNTS, &space_prefix(space));
+    key.extend_from_slice(&segment.to_be_bytes());
+    key
+}
+
+/// Whether the segments of a space lie elsewhere.
+pub const fn has_segments(space: SpaceId) -> bool {
+    space.get() > LAST_NUMBER
+}
+
+/// The id of the space with a number whose segments lie elsewhere.
+pub const fn with_segments(number: u16) -> SpaceId {
+    SpaceId::new(number | !LAST_NUMBER)
+}
+
+/// The number of a space.
+pub const fn number_of(space: SpaceId) -> u16 {
+    space.get() & LAST_NUMBER
+}
+
+/// The highest number of a space.
+pub const LAST_NUMBER: u16 = u16::MAX >> 1;
 
 /// Key of a record of the meta space.
 pub fn meta(key: &[u8]) -> TreeKey {

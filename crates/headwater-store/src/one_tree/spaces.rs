@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard};
 
+use super::keys;
 use crate::{Damage, KeyValueBytes, RecordProblem, SpaceId, StoreError};
 
 /// Number of entries of each space that exists, shared by a storage and its readers.
@@ -85,16 +86,30 @@ impl Spaces {
     /// # Errors
     /// [`StoreError::TooManySpaces`].
     pub fn next(&self, name: &str) -> Result<SpaceId, StoreError> {
-        let next = self.last.checked_add(1).ok_or_else(|| StoreError::TooManySpaces {
+        let next = self.last.checked_add(1).filter(|next| *next <= keys::LAST_NUMBER);
+        let next = next.ok_or_else(|| StoreError::TooManySpaces {
             store: name.to_owned(),
-            limit: usize::from(u16::MAX),
+            limit: usize::from(keys::LAST_NUMBER),
         })?;
         Ok(SpaceId::new(next))
     }
 
+    /// As [`next`](Self::next), of a space whose segments lie elsewhere.
+    ///
+    /// # Errors
+    /// As for [`next`](Self::next).
+    pub fn next_with_segments(&self, name: &str) -> Result<SpaceId, StoreError> {
+        self.next(name).map(|next| keys::with_segments(next.get()))
+    }
+
+    /// Whether there is this space.
+    pub fn contains(&self, space: SpaceId) -> bool {
+        self.names.values().any(|&id| id == space)
+    }
+
     /// Notes that a store got the [`next`](Self::next) space.
     pub fn add(&mut self, name: &str, space: SpaceId) {
-        self.last = space.get();
+        self.last = keys::number_of(space);
         self.names.insert(name.to_owned(), space);
         self.counts.0.write().insert(space, AtomicU64::new(0));
     }
@@ -114,11 +129,11 @@ impl Spaces {
         self.counts.0.write().remove(&space);
     }
 
-    /// Spaces that were given out and belong to no store any more: a kill in the middle of a drop
-    /// may have left entries of them.
+    /// Spaces without segments elsewhere that were given out and belong to no store any more: a kill in the
+    /// middle of a drop may have left entries of them.
     pub fn dropped(&self) -> impl Iterator<Item = SpaceId> + use<> {
-        let live: BTreeSet<SpaceId> = self.names.values().copied().collect();
-        (1..=self.last).map(SpaceId::new).filter(move |id| !live.contains(id))
+        let live: BTreeSet<u16> = self.names.values().map(|&id| keys::number_of(id)).collect();
+        (1..=self.last).filter(move |number| !live.contains(number)).map(SpaceId::new)
     }
 
     /// The numbers of entries.

@@ -413,3 +413,54 @@ fn a_timestamped_write_is_a_write_of_timestamp_and_value() {
         assert_eq!(fixture.overlay.uncommitted_bytes(), written);
     }
 }
+
+/// A key in a segment.
+fn in_segment(segment: u64, key: u8) -> Vec<u8> {
+    [&segment.to_be_bytes()[..], &[key]].concat()
+}
+
+/// The keys that a seal writes, and how many drops there are.
+fn sealed(overlay: &mut Overlay<()>, storage: &mut dyn TaskStorage) -> (Vec<Vec<u8>>, usize) {
+    let mut batch = WriteBatch::new();
+    overlay.seal(&mut batch).unwrap();
+    let sorted = batch.sort();
+    let written = sorted.iter().map(|write| write.key.to_vec()).collect();
+    storage.apply(sorted, &[]).unwrap();
+    (written, sorted.drops().len())
+}
+
+#[test]
+fn dropped_segments_are_neither_written_nor_kept() {
+    let mut storage = MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
+    let space = storage.segmented_space("windows").unwrap();
+    let reader = storage.reader();
+    let mut overlay: Overlay =
+        Overlay::new("windows", space, Arc::clone(&reader), OverlayOptions::default());
+    let keys: Vec<_> = (0..3).map(|segment| in_segment(segment, b'k')).collect();
+    for key in &keys {
+        overlay.put(key, Some(b"1"), || ());
+    }
+    assert_eq!(sealed(&mut overlay, &mut *storage), (keys, 0));
+    overlay.release();
+
+    // What comes to a segment that is gone, before it goes and afterwards, is not written.
+    overlay.put(&in_segment(1, b'l'), Some(b"2"), || ());
+    overlay.drop_segments_before(2);
+    overlay.put(&in_segment(0, b'l'), Some(b"2"), || ());
+    overlay.put(&in_segment(2, b'l'), Some(b"2"), || ());
+    assert_eq!(sealed(&mut overlay, &mut *storage), (vec![in_segment(2, b'l')], 2));
+    overlay.release();
+    assert_eq!(reader.approximate_entries(space).unwrap(), 2);
+    assert_eq!(overlay.get(&in_segment(0, b'l')).unwrap(), None, "it is not kept for reading");
+    assert_eq!(overlay.get(&in_segment(2, b'l')).unwrap(), Some(&b"2"[..]));
+
+    // A drop is told once; one that was in a commit that failed, again.
+    assert_eq!(sealed(&mut overlay, &mut *storage), (vec![], 0));
+    overlay.release();
+    overlay.drop_segments_before(3);
+    let mut lost = WriteBatch::new();
+    overlay.seal(&mut lost).unwrap();
+    overlay.abandon();
+    assert_eq!(sealed(&mut overlay, &mut *storage), (vec![], 2));
+    assert_eq!(reader.approximate_entries(space).unwrap(), 0);
+}

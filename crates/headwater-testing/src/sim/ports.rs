@@ -120,6 +120,11 @@ impl TaskStorage for SimStorage {
         self.inner.space(name)
     }
 
+    fn segmented_space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
+        self.ports.allow("open a store")?;
+        self.inner.segmented_space(name)
+    }
+
     fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
         self.inner.spaces()
     }

@@ -322,6 +322,9 @@ impl TaskStorage for Taped {
     fn space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
         self.inner.space(name)
     }
+    fn segmented_space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
+        self.inner.segmented_space(name)
+    }
     fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
         self.inner.spaces()
     }

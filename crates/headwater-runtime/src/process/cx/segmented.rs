@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 
 use headwater_records::Record;
 use headwater_store::{
-    CachedChange, Direction, KeyRange, KeyValueRef, Overlay, OverlayCursor, SEGMENT_PREFIX,
-    SegmentedEntry, SegmentedKind, SegmentedOptions, SegmentedQuery, SegmentedRead, SegmentedScan,
-    StoreError, StoredValue,
+    CachedChange, Direction, KeyValueRef, Overlay, OverlayCursor, SEGMENT_PREFIX, SegmentedEntry,
+    SegmentedKind, SegmentedOptions, SegmentedQuery, SegmentedRead, SegmentedScan, StoreError,
+    StoredValue,
 };
 
 use smallvec::SmallVec;
@@ -33,9 +33,8 @@ pub(crate) struct Segments {
     /// Whether what is out of the retention is refused at once, as in the original's stores in memory;
     /// those on disk take it as long as its segment is there. It shows in what is counted only.
     is_exact: bool,
-    /// Entries of segments below this one are gone, or `expiry` is at them.
+    /// Segments before this one are gone.
     lowest: i64,
-    expiry: Option<OverlayCursor>,
 }
 
 /// A place in the entries that a query of a store of windows or sessions finds, see [`Cx::find_segmented`].
@@ -52,9 +51,6 @@ impl SegmentedCursor {
     }
 }
 
-/// So many entries that are out of their retention are removed for each one that is written.
-const REMOVED_PER_PUT: usize = 8;
-
 impl Segments {
     /// Of an empty store.
     pub(crate) const fn new(options: SegmentedOptions, persistent: bool) -> Self {
@@ -67,7 +63,6 @@ impl Segments {
             stored_number: 0,
             is_exact: options.duplicates && !persistent,
             lowest: 0,
-            expiry: None,
         }
     }
 
@@ -212,7 +207,8 @@ impl Cx<'_> {
             let logged = self.task.stores[slot.index()].log(&mut self.thread.outputs, record);
             logged.map_err(|error| self.log_error(slot, error))?;
         }
-        self.remove_expired(slot)
+        self.drop_segments(slot);
+        Ok(())
     }
 
     /// Adds a value to a window of a store with duplicates. `stored_key` ends with room for the value's
@@ -237,18 +233,17 @@ impl Cx<'_> {
         if let Some(room) = stored_key.last_chunk_mut() {
             *room = number.to_be_bytes();
         }
-        let mut expired = false;
         if value.is_some() {
             segments.newest_put = segments.newest_put.max(time);
-            expired = segments.note(time);
-            if expired {
+            if segments.note(time) {
                 self.dropped(self.task.watch.node(), DropReason::Expired);
             } else {
                 write(store, stored_key, value, timestamp, &RecordContext::default);
             }
         }
         self.log_with_headers(slot, &stored_key[SEGMENT_PREFIX..], value, timestamp)?;
-        if value.is_none() || expired { Ok(()) } else { self.remove_expired(slot) }
+        self.drop_segments(slot);
+        Ok(())
     }
 
     /// How a store of windows or sessions is kept.
@@ -314,7 +309,8 @@ impl Cx<'_> {
 
     /// The index entries of a store with an index by time, in the order of their times.
     pub fn index_by_time(&self, slot: StoreSlot, from: i64, to: i64) -> StoreCursor {
-        self.range(slot, SegmentedOptions::index_range(from, to), Direction::Forward)
+        let options = self.task.stores[slot.index()].segments().options;
+        self.range(slot, options.index_range(from, to), Direction::Forward)
     }
 
     /// A change leaves the cache of a store. Answers its key as it is logged; `None` when the change is
@@ -341,11 +337,15 @@ impl Cx<'_> {
         Some(LeavingChange { key, old })
     }
 
-    /// Removes some entries that are out of the retention, so that no single write pays for all.
-    fn remove_expired(&mut self, slot: StoreSlot) -> Result<(), TaskError> {
-        let store = &mut self.task.stores[slot.index()];
-        let removed = store.remove_expired(&mut self.thread.value);
-        removed.map_err(|error| self.store_error(slot, error))
+    /// Drops the segments that are out of the retention.
+    fn drop_segments(&mut self, slot: StoreSlot) {
+        let TaskStore { overlay, keeper, .. } = &mut self.task.stores[slot.index()];
+        let Keeper::Segmented(segments) = keeper else { return };
+        let lowest = segments.options.lowest_segment(segments.newest);
+        if lowest > segments.lowest {
+            segments.lowest = lowest;
+            overlay.drop_segments_before(lowest.cast_unsigned());
+        }
     }
 }
 
@@ -428,32 +428,6 @@ impl TaskStore {
             Keeper::Segmented(segments) => segments,
             _ => unreachable!("{NOT_SEGMENTED}"),
         }
-    }
-
-    fn remove_expired(&mut self, scratch: &mut Vec<u8>) -> Result<(), StoreError> {
-        let Self { overlay, keeper: Keeper::Segmented(segments), .. } = self else { return Ok(()) };
-        let options = segments.options;
-        let lowest = options.lowest_segment(segments.newest);
-        if segments.expiry.is_none() && lowest > segments.lowest {
-            segments.lowest = lowest;
-            let range: KeyRange = SegmentedOptions::before_segment(lowest);
-            segments.expiry = Some(overlay.range(range, Direction::Forward));
-        }
-        let Some(cursor) = &mut segments.expiry else { return Ok(()) };
-        for _ in 0..REMOVED_PER_PUT {
-            scratch.clear();
-            let Some((key, _)) = overlay.next(cursor)? else {
-                segments.expiry = None;
-                return Ok(());
-            };
-            scratch.extend_from_slice(key);
-            if overlay.remove_past_cache(scratch) && options.by_time {
-                let mut index_key = Vec::with_capacity(scratch.len());
-                options.push_index_key(&scratch[SEGMENT_PREFIX..], &mut index_key);
-                overlay.put_past_cache(&index_key, None);
-            }
-        }
-        Ok(())
     }
 }
 

@@ -15,6 +15,7 @@ mod contents;
 mod data;
 mod files;
 mod functions;
+mod fuzz;
 mod join_stores;
 mod joins;
 mod low_level;
@@ -33,7 +34,8 @@ mod vectors;
 mod windows;
 
 pub use case::{Case, Difference, Outcome};
-pub use check::check;
+pub use check::{build_only, check};
 pub use files::{CaseFile, case_files, own_cases};
+pub use fuzz::{Hunt, Hunted, Original, random_case, shrink};
 pub use summary::Summary;
 pub use vectors::{VectorGroup, check_vectors, vector_summary};

@@ -9,7 +9,7 @@ use clap::Args;
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Files and directories of cases (without: those of the project), and options: `--filter TEXT`,
-    /// `--summary`; `--help` tells them all.
+    /// `--summary`, `--fuzz SEED N`; `--help` tells them all.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }

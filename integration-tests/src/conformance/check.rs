@@ -22,6 +22,17 @@ pub fn check(case: &Case) -> Outcome {
     }
 }
 
+/// Builds a case and does not run it: whether it is built, refused, or needs what is not there.
+pub fn build_only(case: &Case) -> Outcome {
+    let refused = |error: String| Outcome::Failed(vec![Difference::new("build", error)]);
+    match build(case) {
+        Ok(_) => Outcome::Passed,
+        Err(BuildFailure::Missing(missing)) => Outcome::Missing(missing),
+        Err(BuildFailure::Wrong { op, error }) => refused(format!("operator {op}: {error}")),
+        Err(BuildFailure::WrongConfig(error)) => refused(error.to_string()),
+    }
+}
+
 fn differences(case: &Case) -> Result<Vec<Difference>, Missing> {
     let expected = case.expect.get("error").filter(|error| error["phase"] != "event");
     if let Some(op) = structure::ruled_out(case) {

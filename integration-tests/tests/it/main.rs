@@ -5,6 +5,7 @@ mod build_errors;
 mod conformance;
 mod damaged;
 mod exactly_once;
+mod fuzz;
 mod global;
 mod joins;
 mod nulls;

@@ -52,6 +52,8 @@ mod documents {
     mod configuration {}
     #[doc = include_str!("../../docs/book/src/kafka.md")]
     mod kafka {}
+    #[doc = include_str!("../../docs/book/src/security.md")]
+    mod security {}
     #[doc = include_str!("../../docs/book/src/backends.md")]
     mod backends {}
     #[doc = include_str!("../../docs/book/src/queries.md")]

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::container::ContainerNode;
 use crate::jvm::JvmNode;
-use crate::settings::NodePorts;
+use crate::settings::{Listener, NodePorts};
 use crate::{Installation, NodesError, Target, command, free_ports, probe, wait};
 
 /// Every cluster of ours has this id: a base64 text of 16 bytes.
@@ -25,6 +25,7 @@ pub struct ClusterOptions {
     nodes: usize,
     settings: Vec<(String, String)>,
     proxies: Vec<u16>,
+    listeners: Vec<Listener>,
     heap: Option<String>,
 }
 
@@ -52,6 +53,19 @@ impl ClusterOptions {
     /// go through it.
     pub fn behind_proxies(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
         self.proxies = ports.into_iter().collect();
+        self
+    }
+
+    /// One more listener of each node, of a security protocol such as `SASL_SSL`. Clients that come to it
+    /// are told to come to `host`. How it is secured is a matter of [settings](Self::setting).
+    pub fn listener(
+        mut self,
+        name: impl Into<String>,
+        protocol: impl Into<String>,
+        host: impl Into<String>,
+    ) -> Self {
+        let (name, protocol, host) = (name.into(), protocol.into(), host.into());
+        self.listeners.push(Listener { name, protocol, host });
         self
     }
 }
@@ -140,6 +154,16 @@ impl Cluster {
     /// When there is no such node.
     pub fn behind_proxy(&self, id: usize) -> Option<String> {
         self.ports[id - 1].proxied.map(|(port, _)| format!("127.0.0.1:{port}"))
+    }
+
+    /// `HOST:PORT` of one of the listeners of a node that were [asked for](ClusterOptions::listener).
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn listener(&self, id: usize, name: &str) -> Option<String> {
+        let (listener, port) =
+            self.ports[id - 1].more.iter().find(|(listener, _)| listener.name == name)?;
+        Some(format!("{}:{port}", listener.host))
     }
 
     /// The process of a node while it runs as a JVM of its own.
@@ -338,13 +362,15 @@ impl Node {
 }
 
 fn choose_ports(options: &ClusterOptions) -> Result<Vec<NodePorts>, NodesError> {
-    let ports = free_ports(options.nodes * 3)?;
+    let each = 3 + options.listeners.len();
+    let ports = free_ports(options.nodes * each)?;
     let node = |(index, ports): (usize, &[u16])| NodePorts {
         client: ports[0],
         controller: ports[1],
         proxied: options.proxies.get(index).map(|proxy| (ports[2], *proxy)),
+        more: options.listeners.iter().cloned().zip(ports[3..].iter().copied()).collect(),
     };
-    Ok(ports.chunks_exact(3).enumerate().map(node).collect())
+    Ok(ports.chunks_exact(each).enumerate().map(node).collect())
 }
 
 /// What is missing, in words.

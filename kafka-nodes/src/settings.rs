@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Where a node listens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodePorts {
     /// Clients and other nodes.
     pub client: u16,
@@ -11,6 +11,18 @@ pub(crate) struct NodePorts {
     pub controller: u16,
     /// Clients that come through a proxy: where the node listens, and which port it advertises.
     pub proxied: Option<(u16, u16)>,
+    /// Listeners of the caller's, with their ports.
+    pub more: Vec<(Listener, u16)>,
+}
+
+/// One more place where each node listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listener {
+    pub name: String,
+    /// For instance `SASL_SSL`.
+    pub protocol: String,
+    /// The host that clients are told.
+    pub host: String,
 }
 
 /// What a node needs to know of its cluster.
@@ -66,7 +78,7 @@ const QUICK: &[(&str, &str)] = &[
 
 /// All settings of a node: each key once, in the order of their keys' first mention.
 pub(crate) fn settings(facts: &NodeFacts<'_>) -> Vec<(String, String)> {
-    let ports = facts.all[facts.id - 1];
+    let ports = &facts.all[facts.id - 1];
     let nodes = facts.all.len();
     let copies = nodes.min(3).to_string();
     // One copy may lag or be away.
@@ -79,11 +91,16 @@ pub(crate) fn settings(facts: &NodeFacts<'_>) -> Vec<(String, String)> {
         format!("CONTROLLER://127.0.0.1:{}", ports.controller),
     ];
     let mut advertised = vec![format!("CLIENT://127.0.0.1:{}", ports.client)];
-    let mut protocols = vec!["CONTROLLER:PLAINTEXT", "CLIENT:PLAINTEXT"];
+    let mut protocols = vec!["CONTROLLER:PLAINTEXT".to_owned(), "CLIENT:PLAINTEXT".to_owned()];
     if let Some((port, proxy)) = ports.proxied {
         listeners.push(format!("PROXIED://127.0.0.1:{port}"));
         advertised.push(format!("PROXIED://127.0.0.1:{proxy}"));
-        protocols.push("PROXIED:PLAINTEXT");
+        protocols.push("PROXIED:PLAINTEXT".to_owned());
+    }
+    for (Listener { name, protocol, host }, port) in &ports.more {
+        listeners.push(format!("{name}://127.0.0.1:{port}"));
+        advertised.push(format!("{name}://{host}:{port}"));
+        protocols.push(format!("{name}:{protocol}"));
     }
     let id = facts.id.to_string();
     let rack = format!("rack-{id}");
@@ -133,9 +150,10 @@ impl Settings {
     }
 }
 
-/// `server.properties`.
+/// `server.properties`. Values of several lines, as certificates are, are written in one.
 pub(crate) fn as_properties(settings: &[(String, String)]) -> String {
-    let lines: Vec<String> = settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let line = |(key, value): &(String, String)| format!("{key}={}", value.replace('\n', "\\n"));
+    let lines: Vec<String> = settings.iter().map(line).collect();
     lines.join("\n")
 }
 
@@ -150,10 +168,10 @@ pub(crate) fn as_variable(key: &str) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::{NodeFacts, NodePorts, as_properties, as_variable, settings};
+    use super::{Listener, NodeFacts, NodePorts, as_properties, as_variable, settings};
 
     fn ports(client: u16, proxied: Option<(u16, u16)>) -> NodePorts {
-        NodePorts { client, controller: client + 1, proxied }
+        NodePorts { client, controller: client + 1, proxied, more: Vec::new() }
     }
 
     #[track_caller]
@@ -210,6 +228,26 @@ mod tests {
             &[
                 "listeners=CLIENT://127.0.0.1:21000,CONTROLLER://127.0.0.1:21001,PROXIED://127.0.0.1:21002",
                 "advertised.listeners=CLIENT://127.0.0.1:21000,PROXIED://127.0.0.1:30000",
+            ],
+        );
+    }
+
+    #[test]
+    fn more_listeners_have_a_protocol_and_the_host_that_clients_are_told() {
+        let listener = Listener {
+            name: "SECURED".to_owned(),
+            protocol: "SASL_SSL".to_owned(),
+            host: "localhost".to_owned(),
+        };
+        let ports = NodePorts { more: vec![(listener, 21_005)], ..ports(21_000, None) };
+        check(
+            1,
+            &[ports],
+            &[("ssl.keystore.key", "one\ntwo")],
+            &[
+                "advertised.listeners=CLIENT://127.0.0.1:21000,SECURED://localhost:21005",
+                "listener.security.protocol.map=CONTROLLER:PLAINTEXT,CLIENT:PLAINTEXT,SECURED:SASL_SSL",
+                "ssl.keystore.key=one\\ntwo",
             ],
         );
     }

@@ -49,6 +49,24 @@ pub enum BrokerError {
         /// What shows it.
         cause: String,
     },
+    /// One side does not trust the other's certificate, or they have no version of TLS in common.
+    #[error("{address} and this client do not trust each other (TLS): {cause}")]
+    Untrusted {
+        /// The broker's address.
+        address: String,
+        /// What is wrong, for instance the name in the certificate.
+        cause: String,
+    },
+    /// The broker does not believe this client to be whom it says it is.
+    #[error("{address} does not let this client in (SASL {mechanism}): {cause}")]
+    Unauthenticated {
+        /// The broker's address.
+        address: String,
+        /// The mechanism, for instance `SCRAM-SHA-256`.
+        mechanism: &'static str,
+        /// What the broker says; never the secret.
+        cause: String,
+    },
     /// An answer that makes no sense.
     #[error("the answer of {address} to {call} cannot be read: {cause}")]
     Malformed {
@@ -350,6 +368,8 @@ impl BrokerError {
             | Self::InconsistentProtocol { .. }
             | Self::NotAuthorised { .. }
             | Self::Incompatible { .. }
+            | Self::Untrusted { .. }
+            | Self::Unauthenticated { .. }
             | Self::Malformed { .. }
             | Self::Refused { retriable: false, .. }
             | Self::Unsupported { .. }

@@ -20,6 +20,7 @@ mod names;
 mod offsets;
 mod open_transaction;
 mod reader;
+mod secret;
 pub mod simple;
 mod topics;
 mod writer;
@@ -41,6 +42,7 @@ pub use open_transaction::OpenTransaction;
 pub use reader::{
     AbortedTransaction, FetchPartition, FetchRequest, FetchedData, FetchedPartition, LogReader,
 };
+pub use secret::Secret;
 pub use topics::{DeleteRecords, NewTopic, TopicDescription, Topics};
 pub use writer::{
     Acknowledgement, Appended, LogWriter, ProduceBatch, TransactionalOptions, TransactionalWriter,

@@ -1,5 +1,6 @@
 //! The `headwater` program.
 
+mod acls;
 mod describe;
 mod diff;
 mod group;
@@ -22,6 +23,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Print the rights that an application needs.
+    Acls(acls::Arguments),
     /// Print a topology as text, JSON or a drawing.
     Describe(describe::Arguments),
     /// Say what a change of topology means to a running application.
@@ -34,6 +37,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
+        Command::Acls(arguments) => acls::run(&arguments),
         Command::Describe(arguments) => describe::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::Group(arguments) => group::run(&arguments),

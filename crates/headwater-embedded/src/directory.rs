@@ -40,7 +40,7 @@ pub(crate) struct LockedDirectory {
 }
 
 impl LockedDirectory {
-    /// Makes the directory if it is not there, and takes it.
+    /// Makes the directory if it is not there, for this user only, and takes it.
     pub(crate) fn lock(files: Arc<dyn Files>, path: PathBuf) -> Result<Self, OpenError> {
         files.create_directories(&path).map_err(|error| OpenError::io("create", &path, error))?;
         check_is_own(&*files, &path)?;

@@ -34,7 +34,7 @@ pub enum OpenMode {
 ///
 /// Errors are those that [`std::fs`] gives for the same.
 pub trait Files: fmt::Debug + Send + Sync + 'static {
-    /// Makes a directory with all above it; fine when they are there.
+    /// Makes a directory with all above it, for this user only; fine when they are there.
     ///
     /// # Errors
     /// As [`fs::create_dir_all`].
@@ -135,7 +135,11 @@ pub(crate) struct SystemFiles;
 
 impl Files for SystemFiles {
     fn create_directories(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        let mut directory = fs::DirBuilder::new();
+        directory.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut directory, 0o700);
+        directory.create(path)
     }
 
     fn names_in(&self, path: &Path) -> io::Result<Vec<OsString>> {

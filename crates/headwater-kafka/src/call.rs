@@ -270,7 +270,7 @@ async fn exchange_frame<R: Request>(
     };
     let answer = peer.connection.exchange(call, frame, limit).await.map_err(|error| {
         let remedy = match error {
-            BrokerError::Malformed { .. } => Remedy::None,
+            BrokerError::Malformed { .. } | BrokerError::Untrusted { .. } => Remedy::None,
             _ => Remedy::FreshMetadata,
         };
         Failure::new(error, remedy)

@@ -22,9 +22,10 @@ pub(crate) use facts::{Facts, Leader};
 
 use crate::call::{Answer, Destination, exchange};
 use crate::codes::{About, Failure, Refusal, Remedy, failure};
-use crate::handshake::Peer;
+use crate::handshake::{Introduction, Peer};
 use crate::names::{wire_text, wire_topic};
 use crate::options::{Address, KafkaOptions};
+use crate::security::TlsContext;
 use facts::NoLeader;
 
 /// Kafka's numbers of the things that have a coordinator.
@@ -35,6 +36,7 @@ const TRANSACTION_KEY: i8 = 1;
 pub(crate) struct Cluster {
     pub(crate) options: KafkaOptions,
     pub(crate) client_id: StrBytes,
+    tls: Option<Arc<TlsContext>>,
     /// For requests that are answered at once.
     pub(crate) connections: Arc<Connections>,
     /// Guards a pointer; replaced as a whole. Taken once for a request.
@@ -50,9 +52,11 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(options: KafkaOptions) -> Self {
         let client_id = StrBytes::from_string(options.client_id.clone());
+        let tls = options.security.tls.clone().map(|tls| Arc::new(TlsContext::new(tls)));
         Self {
             options,
             client_id,
+            tls,
             connections: Arc::default(),
             facts: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
@@ -296,10 +300,18 @@ impl Cluster {
         address: &Address,
         connections: &Connections,
     ) -> Result<Arc<Peer>, Failure> {
-        let opened = connections.peer(address, &self.options, &self.client_id).await;
+        let introduction = Introduction {
+            client_id: &self.client_id,
+            tls: self.tls.as_ref(),
+            sasl: self.options.security.sasl.as_ref(),
+            limit: self.options.connect_timeout,
+        };
+        let opened = connections.peer(address, &self.options, introduction).await;
         opened.map_err(|error| {
             let remedy = match &error {
-                BrokerError::Incompatible { .. } => Remedy::None,
+                BrokerError::Incompatible { .. }
+                | BrokerError::Untrusted { .. }
+                | BrokerError::Unauthenticated { .. } => Remedy::None,
                 _ => Remedy::FreshMetadata,
             };
             Failure::new(error, remedy)

@@ -133,8 +133,8 @@ fn error(code: i16, of: Refusal<'_>) -> BrokerError {
             | E::ClusterAuthorizationFailed
             | E::TransactionalIdAuthorizationFailed,
         ) => {
-            let resource = format!("{} at {}", of.about.subject(), of.address);
-            BrokerError::NotAuthorised { operation: of.call.to_owned(), resource }
+            let resource = format!("{} at {} ({})", of.about.subject(), of.address, of.call);
+            BrokerError::NotAuthorised { operation: right(of.call).to_owned(), resource }
         }
         known => BrokerError::Refused {
             address: of.address.to_owned(),
@@ -225,6 +225,20 @@ fn of_transaction(
         }
         E::ConcurrentTransactions => Some(BrokerError::ConcurrentTransactions { transactional_id }),
         _ => None,
+    }
+}
+
+/// The right that a call needs, as Kafka's rules name it.
+fn right(call: &str) -> &'static str {
+    match call {
+        "Produce" | "InitProducerId" | "AddPartitionsToTxn" | "AddOffsetsToTxn" | "EndTxn"
+        | "TxnOffsetCommit" => "write",
+        "CreateTopics" => "create",
+        "DeleteTopics" | "DeleteRecords" => "delete",
+        "DescribeConfigs" => "describe the configuration of",
+        "Fetch" | "OffsetCommit" | "JoinGroup" | "SyncGroup" | "Heartbeat" | "LeaveGroup"
+        | "DescribeProducers" => "read",
+        _ => "describe",
     }
 }
 

@@ -23,6 +23,7 @@ use tokio::time::timeout;
 
 use crate::frame::{Frame, correlation_id};
 use crate::options::Address;
+use crate::security::TlsContext;
 
 /// An open connection. Closed when dropped.
 pub(crate) struct Connection {
@@ -44,6 +45,8 @@ struct Shared {
 struct Waiting {
     last_id: i32,
     callers: VecDeque<Caller>,
+    /// While this client says anew who it is: requests that wait until it is believed.
+    held: Option<Vec<(Caller, Frame)>>,
     /// Why no more requests are taken.
     closed: Option<End>,
 }
@@ -53,6 +56,8 @@ struct Waiting {
 enum End {
     /// It broke, or was given up. A new one may do better.
     Lost(String),
+    /// One side does not trust the other. A new one would not either.
+    Untrusted(String),
     /// What came is not what a broker says.
     Foreign(String),
 }
@@ -68,14 +73,13 @@ impl Connection {
     /// Opens a connection; nothing is said on it yet.
     ///
     /// # Errors
-    /// [`BrokerError::Disconnected`] with what the operating system says.
-    pub(crate) async fn open(address: &Address) -> Result<Self, BrokerError> {
-        let (incoming, outgoing) =
-            transport::open(address).await.map_err(|error| BrokerError::Disconnected {
-                address: address.to_string(),
-                call: "connect",
-                cause: error.to_string(),
-            })?;
+    /// [`BrokerError::Disconnected`] with what the operating system says,
+    /// [`BrokerError::Untrusted`] with what TLS says.
+    pub(crate) async fn open(
+        address: &Address,
+        tls: Option<&Arc<TlsContext>>,
+    ) -> Result<Self, BrokerError> {
+        let (incoming, outgoing) = transport::open(address, tls).await?;
         let waiting = Mutex::new(Waiting::default());
         let shared = Arc::new(Shared { address: address.clone(), waiting });
         let (requests, to_be_sent) = mpsc::unbounded_channel();
@@ -88,7 +92,7 @@ impl Connection {
         let writing = Arc::clone(&shared);
         tasks.spawn(async move {
             if let Err(error) = outgoing::write_requests(outgoing, to_be_sent).await {
-                writing.close(&End::Lost(error.to_string()));
+                writing.close(&transport::end_of(&error));
             }
         });
         Ok(Self { shared, requests, _tasks: tasks })
@@ -106,7 +110,16 @@ impl Connection {
 
     /// How many requests wait for their answers.
     pub(crate) fn requests_in_flight(&self) -> usize {
-        self.shared.waiting.lock().callers.len()
+        let waiting = self.shared.waiting.lock();
+        waiting.callers.len() + waiting.held.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Holds requests back until [`Held::release`], all but those of
+    /// [`exchange_first`](Self::exchange_first). Dropped before, it closes the connection, on which
+    /// only half was said.
+    pub(crate) fn hold(&self) -> Held<'_> {
+        self.shared.waiting.lock().held.get_or_insert_default();
+        Held { connection: self, released: false }
     }
 
     /// Sends a request and waits for its answer, header included. The request has its place in the
@@ -122,7 +135,30 @@ impl Connection {
         frame: Frame,
         limit: Duration,
     ) -> Result<Bytes, BrokerError> {
-        let answer = self.send(call, frame)?;
+        let answer = self.send(call, frame, Place::InTurn)?;
+        self.answered(call, answer, limit).await
+    }
+
+    /// As [`exchange`](Self::exchange), also while other requests are [held](Self::hold).
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) async fn exchange_first(
+        &self,
+        call: &'static str,
+        frame: Frame,
+        limit: Duration,
+    ) -> Result<Bytes, BrokerError> {
+        let answer = self.send(call, frame, Place::First)?;
+        self.answered(call, answer, limit).await
+    }
+
+    async fn answered(
+        &self,
+        call: &'static str,
+        answer: oneshot::Receiver<Result<Bytes, BrokerError>>,
+        limit: Duration,
+    ) -> Result<Bytes, BrokerError> {
         match timeout(limit, answer).await {
             Ok(Ok(answer)) => answer,
             // Nobody drops a caller without an answer but `close` of a runtime that shuts down.
@@ -140,15 +176,26 @@ impl Connection {
         &self,
         call: &'static str,
         frame: Frame,
+        place: Place,
     ) -> Result<oneshot::Receiver<Result<Bytes, BrokerError>>, BrokerError> {
         let (answer, answered) = oneshot::channel();
         let mut waiting = self.shared.waiting.lock();
         if let Some(end) = &waiting.closed {
             return Err(self.shared.error(call, end));
         }
+        // Its place in the order decides its id.
+        let caller = Caller { correlation_id: 0, call, answer };
+        match (&mut waiting.held, place) {
+            (Some(held), Place::InTurn) => held.push((caller, frame)),
+            _ => self.push(&mut waiting, caller, frame),
+        }
+        Ok(answered)
+    }
+
+    fn push(&self, waiting: &mut Waiting, caller: Caller, frame: Frame) {
         let correlation_id = waiting.last_id.wrapping_add(1);
         waiting.last_id = correlation_id;
-        waiting.callers.push_back(Caller { correlation_id, call, answer });
+        waiting.callers.push_back(Caller { correlation_id, ..caller });
         for bytes in frame.stamped(correlation_id) {
             // Fails when the writing task has ended, which closes the connection at once and
             // answers all callers.
@@ -156,7 +203,42 @@ impl Connection {
                 break;
             }
         }
-        Ok(answered)
+    }
+}
+
+/// Where in the order a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// After all others, and not while requests are held.
+    InTurn,
+    /// Before all that are held.
+    First,
+}
+
+/// Requests are held back as long as this is not released.
+#[derive(Debug)]
+pub(crate) struct Held<'a> {
+    connection: &'a Connection,
+    released: bool,
+}
+
+impl Held<'_> {
+    /// Sends what was held, in its order.
+    pub(crate) fn release(mut self) {
+        self.released = true;
+        let mut waiting = self.connection.shared.waiting.lock();
+        for (caller, frame) in waiting.held.take().unwrap_or_default() {
+            self.connection.push(&mut waiting, caller, frame);
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if !self.released {
+            let end = End::Lost("it was not said to the end again who this client is".to_owned());
+            self.connection.shared.close(&end);
+        }
     }
 }
 
@@ -190,7 +272,9 @@ impl Shared {
             if waiting.closed.is_none() {
                 waiting.closed = Some(end.clone());
             }
-            std::mem::take(&mut waiting.callers)
+            let held = waiting.held.take().unwrap_or_default();
+            let held = held.into_iter().map(|(caller, _)| caller);
+            std::mem::take(&mut waiting.callers).into_iter().chain(held)
         };
         for caller in callers {
             drop(caller.answer.send(Err(self.error(caller.call, end))));
@@ -198,10 +282,17 @@ impl Shared {
     }
 
     fn error(&self, call: &'static str, end: &End) -> BrokerError {
-        let address = self.address.to_string();
-        match end.clone() {
-            End::Lost(cause) => BrokerError::Disconnected { address, call, cause },
-            End::Foreign(cause) => BrokerError::Malformed { address, call, cause },
+        end.clone().error(&self.address, call)
+    }
+}
+
+impl End {
+    fn error(self, address: &Address, call: &'static str) -> BrokerError {
+        let address = address.to_string();
+        match self {
+            Self::Lost(cause) => BrokerError::Disconnected { address, call, cause },
+            Self::Untrusted(cause) => BrokerError::Untrusted { address, cause },
+            Self::Foreign(cause) => BrokerError::Malformed { address, call, cause },
         }
     }
 }

@@ -1,14 +1,18 @@
 //! The first words on a connection: who are you, and what do you speak?
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_broker::BrokerError;
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use kafka_protocol::protocol::{Message, Request, StrBytes};
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::connection::Connection;
 use crate::frame::{Frame, decode};
 use crate::options::Address;
+use crate::security::{Sasl, TlsContext, authenticate};
 use crate::versions::Versions;
 
 const CALL: &str = "ApiVersions";
@@ -19,22 +23,38 @@ const UNSUPPORTED_VERSION: i16 = 35;
 pub(crate) struct Peer {
     pub(crate) connection: Connection,
     pub(crate) versions: Versions,
+    /// When the broker has to be told again who this client is (KIP-368). Guards the moment only; looked
+    /// at once for a request.
+    renewal: Mutex<Option<Instant>>,
 }
 
-/// Opens a connection and learns what the server speaks, all within `limit`.
+/// What to say on a new connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Introduction<'a> {
+    pub(crate) client_id: &'a StrBytes,
+    pub(crate) tls: Option<&'a Arc<TlsContext>>,
+    pub(crate) sasl: Option<&'a Sasl>,
+    /// For each step of it, and for all of it when a connection is new.
+    pub(crate) limit: Duration,
+}
+
+/// Opens a connection, learns what the server speaks, and says who this client is.
 ///
 /// # Errors
-/// [`BrokerError::Incompatible`] if it is no Kafka broker or one too old; otherwise
-/// [`BrokerError::Disconnected`].
+/// [`BrokerError::Incompatible`] if it is no Kafka broker or one too old,
+/// [`BrokerError::Untrusted`] and [`BrokerError::Unauthenticated`] if one side does not believe the
+/// other; otherwise [`BrokerError::Disconnected`].
 pub(crate) async fn meet(
     address: &Address,
-    client_id: &StrBytes,
-    limit: Duration,
+    introduction: Introduction<'_>,
 ) -> Result<Peer, BrokerError> {
+    let Introduction { client_id, tls, limit, .. } = introduction;
     let meeting = async {
-        let connection = Connection::open(address).await?;
+        let connection = Connection::open(address, tls).await?;
         let versions = ask(&connection, client_id, limit).await?;
-        Ok(Peer { connection, versions })
+        let peer = Peer { connection, versions, renewal: Mutex::new(None) };
+        peer.authenticate(introduction).await?;
+        Ok(peer)
     };
     match tokio::time::timeout(limit, meeting).await {
         Ok(result) => result,
@@ -45,6 +65,40 @@ pub(crate) async fn meet(
         }),
     }
 }
+
+impl Peer {
+    /// Tells the broker again who this client is, if it is time. Requests wait meanwhile: the broker
+    /// takes no others.
+    ///
+    /// # Errors
+    /// Why it is not believed any more, or that it has gone; the connection is closed then.
+    pub(crate) async fn renew(&self, introduction: Introduction<'_>) -> Result<(), BrokerError> {
+        let due = self.renewal.lock().is_some_and(|at| at <= Instant::now());
+        if !due {
+            return Ok(());
+        }
+        let held = self.connection.hold();
+        self.authenticate(introduction).await?;
+        held.release();
+        tracing::debug!(address = %self.connection.address(), "authenticated again");
+        Ok(())
+    }
+
+    async fn authenticate(&self, introduction: Introduction<'_>) -> Result<(), BrokerError> {
+        let Introduction { client_id, sasl, limit, .. } = introduction;
+        let Some(sasl) = sasl else { return Ok(()) };
+        let authenticated =
+            authenticate(&self.connection, &self.versions, client_id, sasl, limit).await?;
+        // Early enough for the answer to come in time.
+        let renewal =
+            authenticated.map(|lifetime| Instant::now() + lifetime.mul_f64(RENEWED_AFTER));
+        *self.renewal.lock() = renewal;
+        Ok(())
+    }
+}
+
+/// Share of a session's lifetime; Kafka's own clients take something between 0.85 and 0.95.
+const RENEWED_AFTER: f64 = 0.85;
 
 async fn ask(
     connection: &Connection,
@@ -91,7 +145,8 @@ async fn exchange(
         Err(BrokerError::Malformed { cause, .. }) => return Err(incompatible(connection, cause)),
         // A broker that is just going down may do this too, so another try may help.
         Err(BrokerError::Disconnected { address, call, cause }) => {
-            let cause = format!("{cause} at the first question; is this a broker's plain port?");
+            let cause =
+                format!("{cause} at the first question; does this port fit security.protocol?");
             return Err(BrokerError::Disconnected { address, call, cause });
         }
         result => result?,

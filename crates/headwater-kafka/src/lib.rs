@@ -24,6 +24,10 @@
 //!   the coordinator has not confirmed for the session time-out is lost before anything else
 //!   happens. Subscriptions and assignments are Kafka's own, so that brokers keep the offsets of
 //!   what a group reads (KIP-211) and tools show its members.
+//! - Connections are plain, or TLS (rustls; certificates in PEM, looked at anew for each connection), and
+//!   this client may say who it is by certificate or by SASL: PLAIN, SCRAM, OAUTHBEARER. It says so again
+//!   before the time is over for which a broker believes it (KIP-368). [`Security`] has the choices,
+//!   [`SecuritySettings`] reads Kafka's names of them. No secret is in a log, an error or a `Debug` text.
 //! - Answers are not believed: a length that lies or an answer that nobody asked for is an error
 //!   that names the broker and the request.
 
@@ -41,9 +45,15 @@ mod names;
 mod offsets;
 mod options;
 mod reader;
+mod security;
 mod topics;
 mod versions;
 mod writer;
 
 pub use kafka::Kafka;
 pub use options::{Address, AddressError, BootstrapServers, KafkaOptions};
+pub use security::{
+    BearerToken, Credentials, Identity, Pem, Sasl, ScramHash, Security, SecurityError,
+    SecuritySettings, Tls, TlsVersion, TokenError, TokenProvider, TokenSource, Trust,
+    UnsecuredTokens,
+};

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::security::Security;
+
 /// Settings of the client. Defaults are those of Kafka's Java clients.
 ///
 /// ```
@@ -18,6 +20,8 @@ use std::time::Duration;
 pub struct KafkaOptions {
     /// Where to ask first, and again when no known node can be reached (`bootstrap.servers`).
     pub bootstrap_servers: BootstrapServers,
+    /// How connections are secured (`security.protocol`, `ssl.…`, `sasl.…`); the default is not at all.
+    pub security: Security,
     /// What the brokers call this client in logs, metrics and quotas (`client.id`).
     pub client_id: String,
     /// Where this client is, so that a broker can name the nearest replica to read from
@@ -53,6 +57,7 @@ impl KafkaOptions {
     pub fn new(bootstrap_servers: BootstrapServers) -> Self {
         Self {
             bootstrap_servers,
+            security: Security::default(),
             client_id: "headwater".to_owned(),
             client_rack: None,
             request_timeout: Duration::from_secs(30),

@@ -83,6 +83,7 @@ pub(crate) fn call_name<R: Request>() -> &'static str {
         13 => "LeaveGroup",
         14 => "SyncGroup",
         15 => "DescribeGroups",
+        17 => "SaslHandshake",
         18 => "ApiVersions",
         19 => "CreateTopics",
         20 => "DeleteTopics",
@@ -94,6 +95,7 @@ pub(crate) fn call_name<R: Request>() -> &'static str {
         26 => "EndTxn",
         28 => "TxnOffsetCommit",
         32 => "DescribeConfigs",
+        36 => "SaslAuthenticate",
         61 => "DescribeProducers",
         _ => "a request",
     }

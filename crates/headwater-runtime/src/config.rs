@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_assignor::RackAwareStrategy;
-use headwater_broker::Isolation;
+use headwater_broker::{Isolation, Secret};
 use headwater_records::Compression;
 
 pub use error::ConfigError;
@@ -52,7 +52,8 @@ enum Scope {
 }
 
 /// A setter: `plain` takes the value itself, `text` whatever becomes it, `named` the text of an
-/// option, `given` a number in place of a default that depends on other settings.
+/// option, `hidden` that of an optional secret, `given` a number in place of a default that depends on other
+/// settings.
 macro_rules! setter {
     (plain $field:ident: $type:ty, $doc:expr) => {
         #[doc = $doc]
@@ -72,6 +73,13 @@ macro_rules! setter {
         #[doc = $doc]
         pub fn $field(mut self, value: u64) -> Self {
             self.$field = Some(value);
+            self
+        }
+    };
+    (hidden $field:ident: $type:ty, $doc:expr) => {
+        #[doc = $doc]
+        pub fn $field(mut self, value: impl Into<Secret>) -> Self {
+            self.$field = Some(value.into());
             self
         }
     };
@@ -329,6 +337,37 @@ settings! {
     plain reconnect_backoff_ms: u64 = 50, Client "reconnect.backoff.ms", any;
     /// At most so long, in milliseconds.
     plain reconnect_backoff_max_ms: u64 = 1000, Client "reconnect.backoff.max.ms", any;
+    /// How connections to the servers are secured: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`;
+    /// `None`: not at all.
+    named security_protocol: Option<String> = None, Client "security.protocol", any;
+    /// Form of the trust store; only `PEM` is read.
+    named ssl_truststore_type: Option<String> = None, Client "ssl.truststore.type", any;
+    /// File with the certificates of the authorities that servers are believed by; `None`: what the system
+    /// believes.
+    named ssl_truststore_location: Option<String> = None, Client "ssl.truststore.location", any;
+    /// The same as a text.
+    hidden ssl_truststore_certificates: Option<Secret> = None,
+        Client "ssl.truststore.certificates", any;
+    /// Form of the key store; only `PEM` is read.
+    named ssl_keystore_type: Option<String> = None, Client "ssl.keystore.type", any;
+    /// File with this client's private key and certificates. It is looked at for each new connection.
+    named ssl_keystore_location: Option<String> = None, Client "ssl.keystore.location", any;
+    /// This client's certificates as a text.
+    hidden ssl_keystore_certificate_chain: Option<Secret> = None,
+        Client "ssl.keystore.certificate.chain", any;
+    /// This client's private key as a text.
+    hidden ssl_keystore_key: Option<Secret> = None, Client "ssl.keystore.key", any;
+    /// Refused when it is set: encrypted keys are not read.
+    hidden ssl_key_password: Option<Secret> = None, Client "ssl.key.password", any;
+    /// `https`: a server's certificate must be for the name it was reached by; nothing: for any.
+    text ssl_endpoint_identification_algorithm: String = "https".to_owned(),
+        Client "ssl.endpoint.identification.algorithm", any;
+    /// Versions of TLS, separated by commas; `None`: `TLSv1.2,TLSv1.3`.
+    named ssl_enabled_protocols: Option<String> = None, Client "ssl.enabled.protocols", any;
+    /// How this client says who it is: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` or `OAUTHBEARER`.
+    named sasl_mechanism: Option<String> = None, Client "sasl.mechanism", any;
+    /// The login module for [`sasl_mechanism`](Self::sasl_mechanism), with name and password.
+    hidden sasl_jaas_config: Option<Secret> = None, Client "sasl.jaas.config", any;
     /// Where this instance is, so that it reads from the nearest replica (KIP-392); `None`: always
     /// from the leader.
     named client_rack: Option<String> = None, Consumer "client.rack", any;

@@ -5,6 +5,7 @@
 //! told by messages ([`ToWorker`]), works when [`Worker::step`] is called, and answers by messages
 //! ([`FromWorker`]). Whoever calls it owns time, threads and I/O.
 
+mod acls;
 mod config;
 mod facts;
 mod global;
@@ -18,6 +19,7 @@ mod task;
 mod topics_check;
 mod worker;
 
+pub use acls::{AclOperation, AclResource, AclRule, AclTopics, needed_acls};
 pub use config::{
     BadRecord, BuiltInAssignor, ConfigError, DslStoreFormat, DslStoreSuppliers, Finding,
     FindingReason, ProcessingGuarantee, StreamsConfig, TagKeys, TopologyOptimization,

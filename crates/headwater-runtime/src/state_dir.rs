@@ -76,7 +76,7 @@ impl StateDirectory {
     ) -> Result<Self, StateDirError> {
         let directory = state_dir.join(application_id);
         let created = !directory.exists();
-        fs::create_dir_all(&directory)
+        create(state_dir, &directory)
             .map_err(|source| StateDirError::from_io("create", &directory, source))?;
         refuse_foreign(&directory)?;
         let lock = lock(&directory)?;
@@ -186,6 +186,26 @@ impl StateDirectory {
     }
 }
 
+/// Makes the application's directory, for this user only: state is what records were made of. Where it
+/// lies may be shared with other users, and one that is there keeps the mode that somebody gave it.
+fn create(state_dir: &Path, directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(state_dir)?;
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)
+}
+
+/// How a file of the directory is opened for writing: made for this user only.
+fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
 /// Removes a directory, if there is one.
 fn remove(path: &Path) -> Result<(), StateDirError> {
     match fs::remove_dir_all(path) {
@@ -224,13 +244,8 @@ fn refuse_foreign(directory: &Path) -> Result<(), StateDirError> {
 fn lock(directory: &Path) -> Result<File, StateDirError> {
     let path = directory.join(LOCK_FILE);
     let io = |operation, source| StateDirError::from_io(operation, &path, source);
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(|source| io("create", source))?;
+    let mut file =
+        private_file().truncate(false).open(&path).map_err(|source| io("create", source))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -286,7 +301,7 @@ fn write_process_file(
     let text = serde_json::to_string(&file).expect("plain fields become JSON");
     let new = directory.join(PROCESS_FILE_NEW);
     let write = || {
-        let mut file = File::create(&new)?;
+        let mut file = private_file().truncate(true).open(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, directory.join(PROCESS_FILE))

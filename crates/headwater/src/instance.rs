@@ -36,7 +36,7 @@ impl Headwater {
         let builder =
             builder.store_backend(std::sync::Arc::new(headwater_store_fjall::FjallBackend::new()));
         #[cfg(feature = "kafka")]
-        let builder = builder.connector(std::sync::Arc::new(crate::KafkaConnector));
+        let builder = builder.connector(std::sync::Arc::new(crate::KafkaConnector::default()));
         builder
     }
 }

@@ -63,7 +63,7 @@
 //! | `protobuf` | the serde `Protobuf`, for messages of prost | no |
 
 #[cfg(feature = "kafka")]
-pub use connector::{KafkaConnector, kafka_options};
+pub use connector::{KafkaConnector, KafkaOptionsError, kafka_options};
 pub use headwater_dsl::{
     ApplicationTopology, Branched, BranchedKStream, Branches, CogroupedKStream, Consumed,
     ContextError, DslError, DslStoreFormat, DslStoreSuppliers, EagerBufferConfig, EmitPairs,
@@ -84,18 +84,19 @@ pub use headwater_dsl::{
     WindowKind, WindowStore, WindowedEntries,
 };
 pub use headwater_runtime::{
-    BuiltInAssignor, CloseOptions, CloseTimeout, DefaultTimestampExtractor, DropReason,
-    DroppedRecords, ExceptionHandler, Failure, FailureKind, GroupMembership, GroupView, Handlers,
-    Headers, HostInfo, HostInfoError, Instance, InstanceBuilder, InstanceError, InstanceState,
-    KeyQueryMetadata, LagInfo, MemberView, NullRecords, OutputRecord, ProcessingGuarantee,
-    PunctuationToken, PunctuationType, QueryError, QueryableStoreTypes, RackAwareStrategy,
-    Reaction, ReadOnlyKeyValueStore, ReadOnlySessionStore, ReadOnlyTimestampedKeyValueStore,
-    ReadOnlyTimestampedWindowStore, ReadOnlyVersionedKeyValueStore, ReadOnlyWindowStore,
-    RestoreListener, StageChange, StandbyUpdateListener, StartError, StoreLag,
-    StoreQueryParameters, StreamsConfig, StreamsMetadata, SuspendReason, TagKeys, TaskDuty,
-    TaskError, TaskErrorKind, TaskListener, TaskRole, TaskStage, TaskState, TaskStatus, TaskView,
-    ThreadMetadata, TopologyOptimization, UncaughtReaction, UserError, dead_letter,
-    log_and_continue, log_and_fail, view_group,
+    AclOperation, AclResource, AclRule, AclTopics, BuiltInAssignor, CloseOptions, CloseTimeout,
+    DefaultTimestampExtractor, DropReason, DroppedRecords, ExceptionHandler, Failure, FailureKind,
+    GroupMembership, GroupView, Handlers, Headers, HostInfo, HostInfoError, Instance,
+    InstanceBuilder, InstanceError, InstanceState, KeyQueryMetadata, LagInfo, MemberView,
+    NullRecords, OutputRecord, ProcessingGuarantee, PunctuationToken, PunctuationType, QueryError,
+    QueryableStoreTypes, RackAwareStrategy, Reaction, ReadOnlyKeyValueStore, ReadOnlySessionStore,
+    ReadOnlyTimestampedKeyValueStore, ReadOnlyTimestampedWindowStore,
+    ReadOnlyVersionedKeyValueStore, ReadOnlyWindowStore, RestoreListener, StageChange,
+    StandbyUpdateListener, StartError, StoreLag, StoreQueryParameters, StreamsConfig,
+    StreamsMetadata, SuspendReason, TagKeys, TaskDuty, TaskError, TaskErrorKind, TaskListener,
+    TaskRole, TaskStage, TaskState, TaskStatus, TaskView, ThreadMetadata, TopologyOptimization,
+    UncaughtReaction, UserError, dead_letter, log_and_continue, log_and_fail, needed_acls,
+    view_group,
 };
 pub use headwater_store::{ValueAndTimestamp, VersionedPut, VersionedRecord};
 pub use instance::Headwater;

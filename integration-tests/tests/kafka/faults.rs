@@ -1,8 +1,10 @@
 //! Tests that start nodes of their own and disturb them.
 
+mod acls;
 mod counting;
 mod exactly_once;
 mod fleet;
 mod groups;
 mod nodes;
+mod security;
 mod writing;

@@ -108,7 +108,8 @@ impl Installation {
         let unfinished = home.path().join("broker.jsa");
         let option = format!("-XX:ArchiveClassesAtExit={}", unfinished.display());
         let ports = free_ports(2)?;
-        let ports = [NodePorts { client: ports[0], controller: ports[1], proxied: None }];
+        let ports =
+            [NodePorts { client: ports[0], controller: ports[1], proxied: None, more: Vec::new() }];
         let mut node = JvmNode::new(self.clone(), home.path().to_owned(), 1, &ports, &[])?;
         node.start_with(&[option])?;
         let address = format!("127.0.0.1:{}", ports[0].client);
@@ -175,7 +176,7 @@ impl Installation {
         let home = tempfile::tempdir_in(&self.directory)
             .map_err(NodesError::file("create a directory in", &self.directory))?;
         let data_dir = home.path().join("data");
-        let all = [NodePorts { client: 1, controller: 2, proxied: None }];
+        let all = [NodePorts { client: 1, controller: 2, proxied: None, more: Vec::new() }];
         let facts = NodeFacts { id: 1, all: &all, data_dir: Some(&data_dir), wanted: &[] };
         let properties = home.path().join("server.properties");
         fs::write(&properties, as_properties(&settings(&facts)))

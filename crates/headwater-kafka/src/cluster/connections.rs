@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use headwater_broker::BrokerError;
-use kafka_protocol::protocol::StrBytes;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::handshake::{Peer, meet};
+use crate::handshake::{Introduction, Peer, meet};
 use crate::options::{Address, KafkaOptions};
 
 /// A set of connections. All its users share them, so a request that waits long at the server
@@ -40,7 +39,7 @@ impl Connections {
         &self,
         address: &Address,
         options: &KafkaOptions,
-        client_id: &StrBytes,
+        introduction: Introduction<'_>,
     ) -> Result<Arc<Peer>, BrokerError> {
         let place = Arc::clone(self.places.lock().entry(address.clone()).or_default());
         let mut state = place.lock().await;
@@ -49,14 +48,19 @@ impl Connections {
             drop(peer);
         }
         if let Some(peer) = &state.peer {
-            return Ok(Arc::clone(peer));
+            let peer = Arc::clone(peer);
+            if let Err(error) = peer.renew(introduction).await {
+                state.peer = None;
+                return Err(error);
+            }
+            return Ok(peer);
         }
         if let Some((error, until)) = &state.resting
             && Instant::now() < *until
         {
             return Err(error.clone());
         }
-        match meet(address, client_id, options.connect_timeout).await {
+        match meet(address, introduction).await {
             Ok(peer) => {
                 tracing::debug!(%address, features = ?peer.versions.features(), "connected");
                 let peer = Arc::new(peer);

@@ -35,8 +35,8 @@ fn codes_mean_errors_and_remedies() {
     check(17, topic, "topic lines: name is not valid: so it is", R::None, N::Fail);
     check(40, topic, "topic lines: configuration is not valid: so it is", R::None, N::Fail);
     check(36, topic, "topic lines exists already", R::None, N::Fail);
-    check(29, topic, "not authorised to Call topic lines at a:1", R::None, N::Fail);
-    check(30, of_group, "not authorised to Call group app at a:1", R::None, N::Fail);
+    check(29, topic, "not authorised to describe topic lines at a:1 (Call)", R::None, N::Fail);
+    check(30, of_group, "not authorised to describe group app at a:1 (Call)", R::None, N::Fail);
     check(35, of_group, "this broker does not support Call", R::None, N::Fail);
     check(22, member, "generation 7 of group app is over", R::None, N::Rejoin);
     check(25, member, "member m1 is unknown to group app", R::None, N::Rejoin);

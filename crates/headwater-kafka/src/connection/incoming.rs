@@ -3,7 +3,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 
-use super::transport::Incoming;
+use super::transport::{Incoming, end_of};
 use super::{End, Shared};
 
 /// Answers up to this size are cut from one buffer, several with one system call. A larger one is
@@ -58,7 +58,7 @@ async fn read(stream: &mut Incoming, to: &mut impl BufMut) -> Result<(), End> {
     match stream.read_buf(to).await {
         Ok(0) => Err(End::Lost("the server closed the connection".to_owned())),
         Ok(_) => Ok(()),
-        Err(error) => Err(End::Lost(error.to_string())),
+        Err(error) => Err(end_of(&error)),
     }
 }
 
@@ -71,7 +71,7 @@ fn size_of(word: u32) -> Result<usize, String> {
             return Err(format!("the server answers in text, beginning with `{text}`"));
         }
         // A TLS alert: record type 21, version 3.x.
-        [21, 3, ..] => return Err("the server wants TLS".to_owned()),
+        [21, 3, ..] => return Err("the server wants TLS (security.protocol)".to_owned()),
         _ => {}
     }
     let size = usize::try_from(word).unwrap_or(usize::MAX);

@@ -22,6 +22,8 @@ pub(super) async fn write_requests(
     while requests.recv_many(&mut pieces, PIECES).await > 0 {
         queue.0.extend(pieces.drain(..).filter(|piece| !piece.is_empty()));
         stream.write_all_buf(&mut queue).await?;
+        // TLS may keep the end of what it was given.
+        stream.flush().await?;
     }
     Ok(())
 }

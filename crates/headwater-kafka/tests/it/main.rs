@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "all of it is test code, helpers too")]
 
+mod authenticating;
 mod cluster;
 mod connecting;
 mod members;

@@ -29,11 +29,10 @@ pub enum ConfigError {
         expected: &'static str,
     },
     /// A `\u` in a properties file without four hexadecimal digits, or half of a surrogate pair.
-    #[error("line {line} of the properties has a broken \\u escape: {text:?}")]
+    /// What stands there is not told: it may be a password.
+    #[error("line {line} of the properties has a broken \\u escape")]
     PropertiesEscape {
         /// The line, from 1.
         line: usize,
-        /// The key or value.
-        text: String,
     },
 }

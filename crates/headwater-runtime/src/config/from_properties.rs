@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use headwater_assignor::RackAwareStrategy;
+use headwater_broker::Secret;
 use headwater_records::Compression;
 
 use super::properties::{self, Property};
@@ -271,6 +272,15 @@ impl Setting for Option<String> {
     }
     fn show(&self) -> String {
         self.clone().unwrap_or_default()
+    }
+}
+
+impl Setting for Option<Secret> {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        Ok(Some(text.trim()).filter(|text| !text.is_empty()).map(Secret::from))
+    }
+    fn show(&self) -> String {
+        self.as_ref().map_or_else(String::new, |_| "[hidden]".to_owned())
     }
 }
 

@@ -90,7 +90,7 @@ fn unescape(text: &str, line: usize) -> Result<String, ConfigError> {
                 Some('r') => '\r',
                 Some('f') => '\u{c}',
                 Some('u') => {
-                    let bad = || ConfigError::PropertiesEscape { line, text: text.to_owned() };
+                    let bad = || ConfigError::PropertiesEscape { line };
                     units.push(code_unit(&mut chars).ok_or_else(bad)?);
                     continue;
                 }
@@ -100,8 +100,7 @@ fn unescape(text: &str, line: usize) -> Result<String, ConfigError> {
         };
         units.extend_from_slice(plain.encode_utf16(&mut buffer));
     }
-    String::from_utf16(&units)
-        .map_err(|_| ConfigError::PropertiesEscape { line, text: text.to_owned() })
+    String::from_utf16(&units).map_err(|_| ConfigError::PropertiesEscape { line })
 }
 
 /// The four hexadecimal digits after `\u`: a UTF-16 code unit.

@@ -56,7 +56,7 @@ fn keys_without_effect_are_named() {
         "application.id=a
 num.stream.treads=4
 commit.interval.ms=1
-ssl.keystore.location=x
+ssl.provider=x
 consumer.max.poll.records=1
 consumer.nonsense=1
 restore.consumer.session.timeout.ms=1
@@ -71,7 +71,7 @@ consumer.client.tag.zone=a
     expect![[r#"
         num.stream.treads in line 2 has no effect: there is no such setting
         commit.interval.ms in line 3 has no effect: the key comes again in line 10
-        ssl.keystore.location in line 4 has no effect: Kafka Streams has this setting, Headwater does not
+        ssl.provider in line 4 has no effect: Kafka Streams has this setting, Headwater does not
         consumer.max.poll.records in line 5 has no effect: Kafka Streams has this setting, Headwater does not
         consumer.nonsense in line 6 has no effect: there is no such setting
         restore.consumer.session.timeout.ms in line 7 has no effect: Kafka Streams has this setting, Headwater does not

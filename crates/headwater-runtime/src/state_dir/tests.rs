@@ -189,3 +189,28 @@ fn state_that_nobody_owns_goes_after_a_while() {
     directory.clean_up().unwrap();
     assert_eq!(directory.tasks().unwrap(), BTreeSet::new());
 }
+
+#[cfg(unix)]
+#[test]
+fn only_its_user_can_look_into_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let home = tempfile::tempdir().unwrap();
+    // Where the directories of all applications lie may be everybody's.
+    let root = home.path().join("state");
+    fs::create_dir(&root).unwrap();
+    let everybody = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(&root, everybody).unwrap();
+    let directory = open(&root).unwrap();
+    assert_eq!((mode(&root), mode(directory.path())), (0o777, 0o700));
+    for file in [LOCK_FILE, PROCESS_FILE] {
+        assert_eq!(mode(&directory.path().join(file)), 0o600, "{file}");
+    }
+    // What somebody has opened up stays so.
+    let path = directory.path().to_owned();
+    drop(directory);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
+    drop(open(&root).unwrap());
+    assert_eq!(mode(&path), 0o750);
+}

@@ -158,3 +158,15 @@ fn a_directory_can_be_opened_again_as_soon_as_it_is_closed() {
         }
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn only_its_user_can_look_into_a_new_directory() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("0_0");
+    open(&dir).unwrap().close().unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&dir), mode(&dir.join("fjall.lock"))), (0o700, 0o600));
+}

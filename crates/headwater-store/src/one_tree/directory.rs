@@ -1,6 +1,6 @@
 //! A task's directory, held by one storage.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::StoreError;
 pub struct DirectoryLock(#[expect(dead_code, reason = "unlocks when it is dropped")] LockedFile);
 
 impl DirectoryLock {
-    /// Makes the directory if need be, and locks the file `name` in it.
+    /// Makes the directory if need be, for this user only, and locks the file `name` in it.
     ///
     /// # Errors
     /// [`StoreError::Locked`] when somebody else has it, [`StoreError::Io`] for everything else.
@@ -20,9 +20,18 @@ impl DirectoryLock {
             let path = path.to_owned();
             move |source: io::Error| StoreError::Io { operation, path, source }
         };
-        fs::create_dir_all(dir).map_err(failed("create", dir))?;
+        let (mut directory, mut options) = (DirBuilder::new(), File::options());
+        directory.recursive(true);
+        options.create(true).truncate(false).write(true);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+            directory.mode(0o700);
+            options.mode(0o600);
+        }
+        directory.create(dir).map_err(failed("create", dir))?;
         let path = dir.join(name);
-        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = options.open(&path);
         match LockedFile::try_lock(file.map_err(failed("open", &path))?) {
             Ok(file) => Ok(Self(file)),
             Err(TryLockError::WouldBlock) => Err(StoreError::Locked { dir: dir.to_owned() }),

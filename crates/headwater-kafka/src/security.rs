@@ -1,0 +1,18 @@
+//! Who may listen, and who we are: TLS and SASL.
+
+mod handshake;
+mod jaas;
+mod mechanism;
+mod options;
+mod settings;
+mod tls;
+mod token;
+
+pub(crate) use handshake::authenticate;
+pub use options::{Credentials, Identity, Pem, Sasl, ScramHash, Security, Tls, TlsVersion, Trust};
+pub use settings::{SecurityError, SecuritySettings};
+pub(crate) use tls::{TlsContext, Trouble, trouble};
+pub use token::{BearerToken, TokenError, TokenProvider, TokenSource, UnsecuredTokens};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! What is said to prove who this client is. Bytes in, bytes out.
+
+use std::fmt::Write as _;
+
+use rsasl::prelude::{Mechname, SASLClient, SASLConfig, Session, State};
+
+use super::options::{Credentials, Sasl};
+use super::token::BearerToken;
+
+/// One authentication under way.
+pub(super) enum Conversation {
+    /// All is said in one message, to which nothing is answered.
+    Once(Option<Vec<u8>>),
+    /// The same, but a broker that refuses a token answers with the reason, and tells its error code when it
+    /// is told to go on (RFC 7628, section 3.2.3).
+    Bearer(Option<Vec<u8>>),
+    /// `None` when all is said and proved.
+    Scram(Option<Box<Session>>),
+}
+
+/// Why an authentication does not go on, without secrets.
+pub(super) type Cause = String;
+
+impl Conversation {
+    /// Begins with what this client has to say, or with what a token provider said.
+    pub(super) async fn begin(sasl: &Sasl) -> Result<Self, Cause> {
+        match sasl {
+            Sasl::Plain(credentials) => Ok(Self::Once(Some(plain(credentials)?))),
+            Sasl::Scram(_, credentials) => {
+                let session = scram(sasl.mechanism(), credentials)?;
+                Ok(Self::Scram(Some(session)))
+            }
+            Sasl::OAuthBearer(source) => {
+                let token = source.token().await;
+                let token = token.map_err(|error| format!("there is no token: {error}"))?;
+                Ok(Self::Bearer(Some(bearer(&token)?)))
+            }
+        }
+    }
+
+    /// The next message to the broker, after its answer to the last; `None` when all is said and the
+    /// broker has proved what it has to.
+    pub(super) fn next(&mut self, answer: Option<&[u8]>) -> Result<Option<Vec<u8>>, Cause> {
+        match self {
+            Self::Once(message) => Ok(message.take()),
+            Self::Bearer(message) => Ok(match answer {
+                Some(reason) if !reason.is_empty() => Some(b"\x01".to_vec()),
+                _ => message.take(),
+            }),
+            Self::Scram(open) => {
+                let Some(session) = open else { return Ok(None) };
+                let mut message = Vec::new();
+                // What the error holds may be bytes of the exchange.
+                let state = session.step(answer, &mut message).map_err(|_| {
+                    "its answer is not one of this mechanism, or does not prove that it knows the \
+                     password"
+                        .to_owned()
+                })?;
+                if let State::Finished(_) = state {
+                    *open = None;
+                }
+                Ok((state.is_running() || !message.is_empty()).then_some(message))
+            }
+        }
+    }
+}
+
+/// RFC 4616.
+fn plain(Credentials { user, password }: &Credentials) -> Result<Vec<u8>, Cause> {
+    if user.contains('\0') || password.expose().contains('\0') {
+        return Err("name or password hold a zero byte, which PLAIN cannot say".to_owned());
+    }
+    Ok([b"\0", user.as_bytes(), b"\0", password.expose().as_bytes()].concat())
+}
+
+/// RFC 7628, with extensions as KIP-342 has them.
+fn bearer(BearerToken { token, extensions }: &BearerToken) -> Result<Vec<u8>, Cause> {
+    if token.is_empty() || !token.expose().bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("the token is not one word of ASCII".to_owned());
+    }
+    let mut message = format!("n,,\u{1}auth=Bearer {}", token.expose());
+    for (name, value) in extensions {
+        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic());
+        if !is_name || name == "auth" || value.contains(['\u{1}', '\0']) {
+            return Err(format!("{name} is no extension that can be said beside a token"));
+        }
+        // Writing into a text does not fail.
+        let _written = write!(message, "\u{1}{name}={value}");
+    }
+    message.push_str("\u{1}\u{1}");
+    Ok(message.into_bytes())
+}
+
+fn scram(mechanism: &'static str, credentials: &Credentials) -> Result<Box<Session>, Cause> {
+    let Credentials { user, password } = credentials;
+    let config = SASLConfig::with_credentials(None, user.clone(), password.expose().to_owned());
+    let config = config.map_err(|error| error.to_string())?;
+    let name = Mechname::parse(mechanism.as_bytes()).map_err(|error| error.to_string())?;
+    let session = SASLClient::new(config).start_suggested(&[name]);
+    Ok(Box::new(session.map_err(|error| error.to_string())?))
+}

@@ -133,7 +133,11 @@ fn error(code: i16, of: Refusal<'_>) -> BrokerError {
             | E::ClusterAuthorizationFailed
             | E::TransactionalIdAuthorizationFailed,
         ) => {
-            let resource = format!("{} at {} ({})", of.about.subject(), of.address, of.call);
+            let subject = match of.about {
+                About::Member(grant) => About::Group(&grant.group).subject(),
+                about => about.subject(),
+            };
+            let resource = format!("{subject} at {} ({})", of.address, of.call);
             BrokerError::NotAuthorised { operation: right(of.call).to_owned(), resource }
         }
         known => BrokerError::Refused {

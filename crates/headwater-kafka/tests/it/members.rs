@@ -158,7 +158,7 @@ async fn refusals_say_what_stands_in_the_way() {
         assert!(error.contains(expected), "{error}");
     };
     check(E::InconsistentGroupProtocol, "group app has members of protocol range").await;
-    check(E::GroupAuthorizationFailed, "not authorised to JoinGroup").await;
+    check(E::GroupAuthorizationFailed, "not authorised to read group app").await;
     check(E::InvalidSessionTimeout, "INVALID_SESSION_TIMEOUT (26)").await;
     check(E::GroupMaxSizeReached, "GROUP_MAX_SIZE_REACHED (81)").await;
     check(E::FencedInstanceId, "another member of group app uses the instance id").await;

@@ -134,7 +134,7 @@ async fn codes_that_stay_are_named() {
         let error = outcome(codes).await.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     };
-    check(&[E::TopicAuthorizationFailed], "not authorised to Produce partition lines-0").await;
+    check(&[E::TopicAuthorizationFailed], "not authorised to write partition lines-0").await;
     check(&[E::InvalidProducerEpoch], "producer 7 with epoch 0 was fenced by a newer one").await;
     check(&[E::InvalidRequiredAcks], "refused Produce for partition lines-0").await;
     check(&[E::UnsupportedForMessageFormat], "UNSUPPORTED_FOR_MESSAGE_FORMAT (43)").await;

@@ -30,6 +30,7 @@ mod group;
 mod hosts;
 mod life_cycle;
 mod local;
+mod memory;
 mod opener;
 mod plan;
 mod purge;
@@ -74,6 +75,7 @@ use assignor::ChosenAssignor;
 use coordinator::{Coordinator, InstanceCommand, Views};
 use global::GlobalPlan;
 use hosts::Hosts;
+use memory::InstanceMemory;
 use plan::Changelogs;
 use shared::Shared;
 use uncaught::Hooks;
@@ -87,6 +89,7 @@ pub use error::{CloseTimeout, InstanceError, StartError};
 pub use global::global_task;
 pub use hosts::{HostInfo, HostInfoError, KeyQueryMetadata, StreamsMetadata};
 pub use local::{LagInfo, ThreadMetadata};
+pub use memory::{MemoryBytes, MemoryUse};
 pub use opener::{ChangelogEnds, PreparedRestore, prepare_restore, restore_starts};
 pub use stages::{StageChange, TaskListener, TaskStage};
 pub use state::InstanceState;
@@ -139,6 +142,7 @@ pub struct Instance {
     /// Where this instance itself can be asked.
     host_info: Option<HostInfo>,
     known_stores: KnownStores,
+    memory: Arc<InstanceMemory>,
     /// The id of the global stores among the tasks, if there are any.
     global_task: Option<TaskId>,
     /// In order of their numbers; `None`: removed.
@@ -496,6 +500,7 @@ impl InstanceBuilder {
         let known_stores = KnownStores::new(&shared.programs, &shared.tasks, global);
         let local_changelogs = local::LocalChangelogs::new(&shared);
         let global_task = shared.global.as_ref().map(|plan| plan.id);
+        let memory = Arc::clone(&shared.memory);
         let thread_names = views.threads.subscribe();
         let (coordinator, hears) =
             Coordinator::new(Arc::new(shared), self.execution, self.hooks, views, told);
@@ -512,6 +517,7 @@ impl InstanceBuilder {
             local_changelogs,
             host_info,
             known_stores,
+            memory,
             global_task,
             thread_names,
             error,
@@ -572,6 +578,7 @@ impl InstanceBuilder {
             tasks: plan,
             partition_counts: Arc::new(partition_counts),
             message_bytes: Arc::new(message_bytes),
+            memory: Arc::default(),
             config: self.config.clone(),
         };
         Ok((shared, held))

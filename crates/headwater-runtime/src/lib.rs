@@ -30,8 +30,8 @@ pub use headwater_changelog::{RestoreListener, StandbyUpdateListener, StoreLag, 
 pub use instance::{
     Application, CloseOptions, CloseTimeout, Connector, Execution, GroupMembership, HostInfo,
     HostInfoError, Instance, InstanceBuilder, InstanceError, InstanceState, KeyQueryMetadata,
-    LagInfo, StageChange, StartError, StreamsMetadata, TaskListener, TaskRole, TaskStage,
-    TaskStatus, ThreadMetadata, UncaughtReaction,
+    LagInfo, MemoryBytes, MemoryUse, StageChange, StartError, StreamsMetadata, TaskListener,
+    TaskRole, TaskStage, TaskStatus, ThreadMetadata, UncaughtReaction,
 };
 pub use process::{
     CachedUpdate, Cx, DefaultTimestampExtractor, DropCounts, DropReason, DroppedRecords,

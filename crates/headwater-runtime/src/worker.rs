@@ -161,6 +161,17 @@ pub struct WorkerCounts {
     pub commits: u64,
 }
 
+/// Bytes that a thread holds and that are limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeldBytes {
+    /// Writes to stores that are not committed, those of the commit under way included.
+    pub(crate) uncommitted: usize,
+    /// Record caches.
+    pub(crate) caches: usize,
+    /// Batches handed over and not acknowledged.
+    pub(crate) output: usize,
+}
+
 /// A stream thread's tasks and how it works on them. One thread owns it.
 #[derive(Debug)]
 pub struct Worker {
@@ -295,6 +306,16 @@ impl Worker {
         self.counts
     }
 
+    /// What the thread holds.
+    pub(crate) fn held_bytes(&self) -> HeldBytes {
+        let written = self.tasks.values().map(|slot| slot.task.core.written_bytes());
+        HeldBytes {
+            uncommitted: written.sum(),
+            caches: self.thread.cache_bytes,
+            output: self.unacknowledged_bytes,
+        }
+    }
+
     /// Records dropped by a task.
     pub fn drops(&self, task: TaskId) -> Option<DropCounts> {
         let watch = &self.tasks.get(&task)?.task.core.watch;
@@ -373,6 +394,8 @@ impl Worker {
         if self.paused || self.is_output_blocked() || is_commit_waited_for {
             return false;
         }
+        let written = self.uncommitted_bytes();
+        let room = self.config.uncommitted_bytes_max.saturating_sub(written);
         for _ in 0..self.turns.len() {
             let Some(id) = self.turns.pop_front() else { return false };
             let Some(slot) = self.tasks.get_mut(&id) else { continue };
@@ -381,7 +404,7 @@ impl Worker {
                 continue;
             }
             slot.task.core.watch.set_at_work(true);
-            let ran = slot.task.run(&mut self.thread, self.config.slice_records);
+            let ran = slot.task.run(&mut self.thread, self.config.slice_records, room);
             slot.task.core.watch.set_at_work(false);
             match ran {
                 Ok(end) => {
@@ -477,9 +500,11 @@ impl Worker {
     }
 
     fn is_uncommitted_full(&self) -> bool {
-        let written: usize =
-            self.tasks.values().map(|slot| slot.task.core.uncommitted_bytes()).sum();
-        written >= self.config.uncommitted_bytes_max
+        self.uncommitted_bytes() >= self.config.uncommitted_bytes_max
+    }
+
+    fn uncommitted_bytes(&self) -> usize {
+        self.tasks.values().map(|slot| slot.task.core.uncommitted_bytes()).sum()
     }
 
     fn committed(&mut self, tasks: Vec<CommittedTask>) {

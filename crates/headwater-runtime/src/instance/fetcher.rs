@@ -16,6 +16,7 @@ use headwater_records::RecordsError;
 use headwater_topology::TaskId;
 use tokio::sync::mpsc;
 
+use super::memory::InstanceMemory;
 use super::reset::reset_offset;
 use crate::process::OffsetReset;
 use crate::worker::{FetchedInput, ToWorker};
@@ -88,6 +89,7 @@ pub(super) struct Fetcher {
     pub(super) blocking: Arc<dyn Blocking>,
     pub(super) limits: FetchLimits,
     pub(super) released: Arc<Released>,
+    pub(super) memory: Arc<InstanceMemory>,
     pub(super) failures: mpsc::UnboundedSender<FetchFailure>,
 }
 
@@ -151,6 +153,7 @@ impl Fetcher {
             for (topic_partition, bytes) in self.released.take() {
                 has_room |= positions.release(&topic_partition, bytes);
             }
+            self.memory.input.set(positions.buffered_bytes());
             if !positions.is_any_full() || self.released.wait() {
                 return has_room;
             }
@@ -192,6 +195,7 @@ impl Fetcher {
                 }
             }
         }
+        self.memory.input.set(positions.buffered_bytes());
         deliveries.hand_over();
         if failed { RETRY_PAUSE } else { positions.pause_after(brought) }
     }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::assignor::ChosenAssignor;
 use super::global::GlobalPlan;
+use super::memory::InstanceMemory;
 use super::plan::Changelogs;
 use crate::config::StreamsConfig;
 use crate::process::{Handlers, Program};
@@ -43,6 +44,7 @@ pub(super) struct Shared {
     pub(super) partition_counts: Arc<BTreeMap<TopicName, i32>>,
     /// The largest batches that output topics take.
     pub(super) message_bytes: Arc<BTreeMap<TopicName, usize>>,
+    pub(super) memory: Arc<InstanceMemory>,
 }
 
 impl Shared {

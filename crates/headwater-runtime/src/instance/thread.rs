@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::fetcher::{FetchCommand, Released};
+use super::memory::ThreadMemory;
 use crate::worker::{FromWorker, Now, Step, ToWorker, Worker};
 
 /// How stream threads run.
@@ -60,6 +61,7 @@ pub(super) struct StreamThread {
     pub(super) fetcher: mpsc::UnboundedSender<FetchCommand>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) pulse: Arc<Pulse>,
+    pub(super) memory: Arc<ThreadMemory>,
 }
 
 impl fmt::Debug for StreamThread {
@@ -83,6 +85,7 @@ impl StreamThread {
             self.pulse.begin(now.monotonic);
             let step = self.worker.step(now);
             self.pulse.end();
+            self.memory.set(self.worker.held_bytes());
             let mut said = Vec::new();
             for message in self.worker.take_messages() {
                 let is_heard = match message {

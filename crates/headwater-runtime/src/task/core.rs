@@ -51,6 +51,12 @@ impl TaskCore {
         self.stores.iter().map(|store| store.overlay.uncommitted_bytes()).sum()
     }
 
+    /// Bytes written to stores that are not in the backend yet.
+    pub(crate) fn written_bytes(&self) -> usize {
+        let overlays = self.stores.iter().map(|store| &store.overlay);
+        overlays.map(|overlay| overlay.uncommitted_bytes() + overlay.sealed_bytes()).sum()
+    }
+
     /// Forgets what was read of global stores if they have changed since.
     pub(crate) fn refresh_global_stores(&mut self) {
         if self.global.is_changed() {

@@ -41,20 +41,25 @@ impl Task {
         Ok(())
     }
 
-    /// Processes up to `max_records`.
+    /// Processes up to `max_records`. Ends sooner when stores have been written for more than `room` bytes: after the
+    /// input batch that did it.
     pub(crate) fn run(
         &mut self,
         thread: &mut ThreadCore,
         max_records: usize,
+        room: usize,
     ) -> Result<SliceEnd, TaskError> {
         let mut records = 0;
+        let written_before = self.core.uncommitted_bytes();
         loop {
             self.look_at_heads(thread)?;
             let next = self.choose(thread);
             let Choice::Process(index) = next else {
                 return Ok(SliceEnd { records, next });
             };
-            if records >= max_records || self.core.commit_requested || thread.is_output_full() {
+            let written = self.core.uncommitted_bytes().saturating_sub(written_before);
+            let is_full = written > room || thread.is_output_full();
+            if records >= max_records || self.core.commit_requested || is_full {
                 return Ok(SliceEnd { records, next });
             }
             let bound = self.bound(index);

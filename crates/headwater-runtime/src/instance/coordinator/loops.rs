@@ -37,6 +37,7 @@ pub(super) fn start_fetcher(
             isolation: config.isolation(),
         },
         released: Arc::clone(released),
+        memory: Arc::clone(&shared.memory),
         failures,
     };
     let (commands, told) = mpsc::unbounded_channel();

@@ -114,6 +114,7 @@ impl Coordinator {
             fetcher: self.fetcher.clone(),
             clock: Arc::clone(&shared.clock),
             pulse: Arc::clone(&pulse),
+            memory: shared.memory.of_thread(),
         };
         let events = self.events.clone();
         let ended = move || send(&events, Event::ThreadEnded { thread, generation });

@@ -110,6 +110,11 @@ impl Positions {
         was_full && position.buffered < share
     }
 
+    /// Bytes of all inputs that threads have not let go of.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        self.inputs.values().map(|position| position.buffered).sum()
+    }
+
     /// Whether an input is left out for want of room.
     pub(super) fn is_any_full(&self) -> bool {
         let share = self.share();

@@ -71,6 +71,18 @@ fn too_many_uncommitted_bytes_commit_early() {
 }
 
 #[test]
+fn a_slice_of_work_ends_with_the_batch_that_writes_too_much() {
+    let mut harness =
+        Harness::counting(WorkerConfig { uncommitted_bytes_max: 1, ..no_cache() }, false);
+    harness.fetch("in", &[("a", "x", 1), ("b", "x", 2)]);
+    harness.fetch("in", &[("c", "x", 3)]);
+    harness.run();
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 2)]);
+    harness.run();
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 3)]);
+}
+
+#[test]
 fn a_thread_waits_for_its_commit_when_it_has_written_too_much_meanwhile() {
     let mut harness =
         Harness::counting(WorkerConfig { uncommitted_bytes_max: 1, ..no_cache() }, false);

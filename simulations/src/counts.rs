@@ -15,15 +15,21 @@ use crate::{KEYS, PARTITIONS, numbered, text};
 /// Size of the windows.
 const WINDOW_MS: i64 = 2_000;
 
-/// Counts values, over a repartition topic.
-pub(super) fn counts(cache_bytes: u64) -> Result<Simulation, DslError> {
-    let builder = StreamsBuilder::new();
+/// Counts values, over a repartition topic; where the counts go.
+pub(super) fn build(builder: &StreamsBuilder) -> &'static str {
     builder
         .stream("lines", Consumed::with(Utf8, Utf8))
         .group_by(|_, word| word.clone(), Grouped::with(Utf8, Utf8))
         .count(Materialized::named("counts"))
         .to_stream()
         .to("counts", Produced::with(Utf8, Long));
+    "counts"
+}
+
+/// Counts of a few words.
+pub(super) fn counts(cache_bytes: u64) -> Result<Simulation, DslError> {
+    let builder = StreamsBuilder::new();
+    build(&builder);
     let is_cached = cache_bytes > 0;
     Ok(Simulation::new(builder.build()?)
         .config(|config| config.statestore_cache_max_bytes(cache_bytes))
@@ -37,9 +43,29 @@ pub(super) fn counts(cache_bytes: u64) -> Result<Simulation, DslError> {
         }))
 }
 
-/// Counts by key and window.
-pub(super) fn windowed() -> Result<Simulation, DslError> {
+/// Counts of many long words within very little memory: what is fetched, written and cached is more than has room.
+pub(super) fn tight() -> Result<Simulation, DslError> {
     let builder = StreamsBuilder::new();
+    build(&builder);
+    Ok(Simulation::new(builder.build()?)
+        .config(|config| {
+            config
+                .input_buffer_max_bytes(1_500)
+                .max_partition_fetch_bytes(400)
+                .batch_size(300)
+                .statestore_uncommitted_max_bytes(1_000)
+                .statestore_cache_max_bytes(800)
+        })
+        .input("lines", PARTITIONS, |chance, number| {
+            let word = format!("{}-{:0>40}", chance.of(&KEYS), chance.in_range(0..16));
+            (Some(number.to_string().into_bytes()), Some(word.into_bytes()))
+        })
+        .output("counts", PARTITIONS)
+        .invariant(|| Counts::new(true, |record| record.value.clone().unwrap_or_default())))
+}
+
+/// Counts by key and window; where the counts go.
+pub(super) fn build_windowed(builder: &StreamsBuilder) -> &'static str {
     let size = Duration::from_millis(WINDOW_MS.unsigned_abs());
     builder
         .stream("lines", Consumed::with(Utf8, Utf8))
@@ -48,6 +74,13 @@ pub(super) fn windowed() -> Result<Simulation, DslError> {
         .count(Materialized::named("counts"))
         .to_stream()
         .to("counts", Produced::with(TimeWindowed::new(Utf8, WINDOW_MS), Long));
+    "counts"
+}
+
+/// Counts by key and window.
+pub(super) fn windowed() -> Result<Simulation, DslError> {
+    let builder = StreamsBuilder::new();
+    build_windowed(&builder);
     Ok(Simulation::new(builder.build()?)
         .input("lines", PARTITIONS, numbered)
         .output("counts", PARTITIONS)

@@ -9,13 +9,19 @@ use headwater_testing::sim::{Broken, Invariant, Seen, Simulation};
 
 use crate::{PARTITIONS, numbered, text};
 
-pub(super) fn simulation() -> Result<Simulation, DslError> {
-    let builder = StreamsBuilder::new();
+/// Joins two tables; where the results go.
+pub(super) fn build(builder: &StreamsBuilder) -> &'static str {
     let left = builder.table("left", Consumed::with(Utf8, Utf8), Materialized::named("left"));
     let right = builder.table("right", Consumed::with(Utf8, Utf8), Materialized::named("right"));
     left.join(&right, |left, right| format!("{left} {right}"))
         .to_stream()
         .to("joined", Produced::with(Utf8, Utf8));
+    "joined"
+}
+
+pub(super) fn simulation() -> Result<Simulation, DslError> {
+    let builder = StreamsBuilder::new();
+    build(&builder);
     Ok(Simulation::new(builder.build()?)
         .input("left", PARTITIONS, numbered)
         .input("right", PARTITIONS, numbered)

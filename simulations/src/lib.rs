@@ -7,9 +7,10 @@ mod stateless;
 use std::fmt;
 use std::str::FromStr;
 
-use headwater_dsl::DslError;
+use headwater_dsl::{Consumed, DslError, StreamsBuilder, Topology};
 use headwater_runtime::ProcessingGuarantee;
-use headwater_testing::sim::{Chance, KeyAndValue, Simulation};
+use headwater_store::serde::RawBytes;
+use headwater_testing::sim::{Chance, FaultKind, KeyAndValue, Simulation};
 
 /// A standard application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub enum Workload {
     Windowed,
     /// Two tables joined.
     Join,
+    /// Counts of many words within very little memory.
+    Tight,
 }
 
 /// Seeds that have found something, with what they were run on: an instance that waited for nothing while it
@@ -47,12 +50,12 @@ const KEYS: [&str; 6] = ["ann", "bob", "cem", "dee", "eva", "fay"];
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Stateless, Self::Count, Self::CachedCount, Self::Windowed, Self::Join];
+    pub const ALL: [Self; 6] =
+        [Self::Stateless, Self::Count, Self::CachedCount, Self::Windowed, Self::Join, Self::Tight];
 
     /// The one whose turn it is, so that seeds one after the other try all.
     pub fn of_seed(seed: u64) -> Self {
-        let index = usize::try_from(seed % 5).unwrap_or(0);
+        let index = usize::try_from(seed % 6).unwrap_or(0);
         Self::ALL[index]
     }
 
@@ -67,8 +70,47 @@ impl Workload {
             Self::CachedCount => counts::counts(1 << 20)?,
             Self::Windowed => counts::windowed()?,
             Self::Join => join::simulation()?,
+            Self::Tight => counts::tight()?,
         };
         Ok(simulation.guarantee(guarantee).standbys(0..=1))
+    }
+
+    /// Its simulation with groups of up to five instances, up to two standbys and warm-ups, of which some come and go as
+    /// another version, and everything that can befall a group.
+    ///
+    /// # Errors
+    /// None: the topologies are right.
+    pub fn group_simulation(self, guarantee: ProcessingGuarantee) -> Result<Simulation, DslError> {
+        let kinds = FaultKind::ALL.into_iter().chain(FaultKind::GROUP).chain(FaultKind::GROUP);
+        Ok(self
+            .simulation(guarantee)?
+            .config(|config| {
+                // Small enough that tasks are warmed up, and soon.
+                config
+                    .acceptable_recovery_lag(5)
+                    .max_warmup_replicas(2)
+                    .probing_rebalance_interval_ms(60_000)
+            })
+            .other_version(self.other_topology()?, |config| {
+                let threads = 3 - config.num_stream_threads.min(2);
+                config.num_stream_threads(threads).num_standby_replicas(2).max_warmup_replicas(1)
+            })
+            .instances(2..=5)
+            .standbys(0..=2)
+            .fault_kinds(kinds))
+    }
+
+    /// The application as another version has it: what comes out is read again, by a sub-topology more.
+    fn other_topology(self) -> Result<Topology, DslError> {
+        let builder = StreamsBuilder::new();
+        let output = match self {
+            Self::Stateless => stateless::build(&builder),
+            Self::Count | Self::CachedCount | Self::Tight => counts::build(&builder),
+            Self::Windowed => counts::build_windowed(&builder),
+            Self::Join => join::build(&builder),
+        };
+        builder.stream(output, Consumed::with(RawBytes, RawBytes)).foreach(|_, _| {});
+        builder.build()
     }
 }
 
@@ -80,6 +122,7 @@ impl fmt::Display for Workload {
             Self::CachedCount => "cached-count",
             Self::Windowed => "windowed",
             Self::Join => "join",
+            Self::Tight => "tight",
         })
     }
 }

@@ -27,9 +27,12 @@ struct Arguments {
     /// `at-least-once` or `exactly-once`. Without: both, in turn.
     #[arg(long, value_parser = guarantee)]
     guarantee: Option<ProcessingGuarantee>,
-    /// `stateless`, `count`, `cached-count`, `windowed` or `join`. Without: all, in turn.
+    /// `stateless`, `count`, `cached-count`, `windowed`, `join` or `tight`. Without: all, in turn.
     #[arg(long)]
     workload: Option<Workload>,
+    /// Groups of up to five instances, with standbys and warm-ups, and everything that can befall a group.
+    #[arg(long)]
+    group: bool,
     /// Stops after so many violations.
     #[arg(long, default_value_t = 1)]
     violations: usize,
@@ -63,7 +66,12 @@ fn main() -> Result<ExitCode> {
         };
         let guarantee = arguments.guarantee.unwrap_or(of_seed);
         let workload = arguments.workload.unwrap_or_else(|| Workload::of_seed(seed / 2));
-        match workload.simulation(guarantee)?.run_all(seed..seed + 1) {
+        let simulation = if arguments.group {
+            workload.group_simulation(guarantee)?
+        } else {
+            workload.simulation(guarantee)?
+        };
+        match simulation.run_all(seed..seed + 1) {
             Ok(summary) => total.merge(&summary),
             Err(SimulationError::Violation(violation)) => {
                 if arguments.brief {

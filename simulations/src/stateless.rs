@@ -9,12 +9,18 @@ use headwater_testing::sim::{Broken, Invariant, Seen, Simulation};
 
 use crate::{PARTITIONS, numbered, text};
 
-pub(super) fn simulation() -> Result<Simulation, DslError> {
-    let builder = StreamsBuilder::new();
+/// Gives each record another value; where they go.
+pub(super) fn build(builder: &StreamsBuilder) -> &'static str {
     builder
         .stream("numbers", Consumed::with(Utf8, Utf8))
         .map_values(|number| format!("#{number}"))
         .to("named", Produced::with(Utf8, Utf8));
+    "named"
+}
+
+pub(super) fn simulation() -> Result<Simulation, DslError> {
+    let builder = StreamsBuilder::new();
+    build(&builder);
     Ok(Simulation::new(builder.build()?)
         .input("numbers", PARTITIONS, numbered)
         .output("named", PARTITIONS)

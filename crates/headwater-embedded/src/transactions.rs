@@ -135,7 +135,7 @@ impl Shared {
             let producer = Producer { id: self.new_producer_id()?, epoch: 0 };
             let committed = self.catalog.read(|catalog| catalog.last_committed(&seat.id));
             let committed = committed.map(|(id, epoch)| Producer { id, epoch });
-            *seat.state.lock() = State::restarted(producer, committed);
+            seat.state.lock().restart(producer, committed);
             seat.completed.notify_waiters();
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use headwater_broker::{BrokerError, Grant, OffsetCommit};
+use headwater_broker::{BrokerError, Grant, GroupId, OffsetCommit};
 
 use crate::faults::{CallKind, Fault, Faults, suffer};
 
@@ -21,17 +21,23 @@ pub struct Request {
     /// Of [`CallKind::CommitOffsets`] and [`CallKind::TxnOffsetCommit`]: what is committed, and by
     /// what right.
     pub commit: Option<(Grant, Vec<OffsetCommit>)>,
+    /// Of [`CallKind::SyncGroup`]: the member leads its group, and brings the plan.
+    pub brings_plan: bool,
 }
 
 impl Request {
     pub(crate) fn new(kind: CallKind, targets: impl IntoIterator<Item: Display>) -> Self {
         let targets = targets.into_iter().map(|target| target.to_string()).collect();
-        Self { kind, targets, commit: None }
+        Self { kind, targets, commit: None, brings_plan: false }
     }
 
     pub(crate) fn commit(kind: CallKind, grant: &Grant, offsets: &[OffsetCommit]) -> Self {
         let commit = Some((grant.clone(), offsets.to_vec()));
         Self { commit, ..Self::new(kind, [&grant.group]) }
+    }
+
+    pub(crate) fn plan(kind: CallKind, group: &GroupId, brings_plan: bool) -> Self {
+        Self { brings_plan, ..Self::new(kind, [group]) }
     }
 }
 
@@ -80,9 +86,18 @@ impl Wiring {
         if self.is_direct(faults) {
             return doing.await;
         }
-        let request = Request::new(kind, targets);
-        let fault = faults.decide_all(kind, &request.targets);
-        self.carry(&request, fault, doing, || None).await
+        self.ask(faults, &Request::new(kind, targets), doing).await
+    }
+
+    /// Carries out a request that is not sent a second time.
+    pub(crate) async fn ask<T>(
+        &self,
+        faults: &Faults,
+        request: &Request,
+        doing: impl Future<Output = Result<T, BrokerError>>,
+    ) -> Result<T, BrokerError> {
+        let fault = faults.decide_all(request.kind, &request.targets);
+        self.carry(request, fault, doing, || None).await
     }
 
     /// Carries a request to the broker, and its answer back. `fault` is what the broker's plan has

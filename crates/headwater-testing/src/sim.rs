@@ -13,7 +13,10 @@
 //! - what a store holds is never behind its stored position, and never anything that was not committed; at
 //!   the end it is what its changelog makes of it. That is so for standbys too;
 //! - in each generation of the group a partition is committed by one member only, and no task is processed by two
-//!   instances for longer than it takes to find out;
+//!   instances for longer than it takes to find out; seen from outside the group gives no task to two members,
+//!   and no copy of it to the one that runs it;
+//! - what an instance holds in memory is within its limits;
+//! - the broker starts again from what its disk has, whenever it dies;
 //! - nobody turns without end: time, which moves only when everybody waits, goes on;
 //! - when nothing goes wrong any more, everything gets done within three minutes;
 //! - and whatever [`Invariant`]s are added: what the output must be only its author knows.

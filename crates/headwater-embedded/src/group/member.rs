@@ -19,6 +19,7 @@ use super::join::JoinRequest;
 use super::state::JoinOutcome;
 use crate::broker::Embedded;
 use crate::faults::CallKind;
+use crate::wire::Request;
 
 /// Between two attempts of a call that failed for the moment (`retry.backoff.ms`).
 const BACKOFF: Duration = Duration::from_millis(100);
@@ -309,7 +310,8 @@ impl Calls {
         loop {
             let member_id = self.own_id()?;
             let syncing = self.broker.shared.coordinator.sync(group, &member_id, generation, &plan);
-            match self.call(CallKind::SyncGroup, syncing).await {
+            let request = Request::plan(CallKind::SyncGroup, group, !plan.is_empty());
+            match self.ask(&request, syncing).await {
                 Err(error @ BrokerError::RebalanceInProgress { .. }) => return Err(error),
                 Err(error) if error.next_step() == NextStep::Retry => self.pause().await?,
                 result => return result,
@@ -349,7 +351,16 @@ impl Calls {
         kind: CallKind,
         doing: impl Future<Output = Result<T, BrokerError>>,
     ) -> Result<T, BrokerError> {
-        let result = self.broker.call(kind, [&self.options.group], doing).await;
+        self.ask(&Request::new(kind, [&self.options.group]), doing).await
+    }
+
+    async fn ask<T>(
+        &self,
+        request: &Request,
+        doing: impl Future<Output = Result<T, BrokerError>>,
+    ) -> Result<T, BrokerError> {
+        let Embedded { shared, wiring } = &self.broker;
+        let result = wiring.ask(&shared.faults, request, doing).await;
         let is_answered = match &result {
             Err(BrokerError::RebalanceInProgress { .. }) | Ok(_) => true,
             Err(error) => error.next_step() != NextStep::Retry,

@@ -119,10 +119,11 @@ impl State {
         Self { producer, timeout: Duration::MAX, phase: Phase::Empty, last: None }
     }
 
-    /// After a restart; `committed` is the producer of the last transaction that was.
-    pub(super) fn restarted(producer: Producer, committed: Option<Producer>) -> Self {
+    /// After a restart, as this producer; `committed` is that of the last transaction that was. Whoever asks
+    /// for its commit again goes on, as long as its transactions may take.
+    pub(super) fn restart(&mut self, producer: Producer, committed: Option<Producer>) {
         let last = committed.map(|before| (before, Change::End(ControlKind::Commit)));
-        Self { last, ..Self::new(producer) }
+        *self = Self { last, timeout: self.timeout, ..Self::new(producer) };
     }
 
     pub(super) fn producer(&self) -> Producer {
@@ -365,16 +366,21 @@ mod tests {
         );
     }
 
-    #[test]
-    fn after_a_restart_a_commit_is_known_and_all_else_fenced() {
+    #[tokio::test(start_paused = true)]
+    async fn after_a_restart_a_commit_is_known_and_all_else_fenced() {
         let producer = |id, epoch| Producer { id, epoch };
-        let state = State::restarted(producer(9, 0), Some(producer(7, 3)));
+        let mut state = State::new(producer(7, 0));
+        state.init(producer(7, 1), Duration::from_secs(5));
+        state.restart(producer(9, 0), Some(producer(7, 3)));
+        let deadline = Instant::now() + Duration::from_secs(5);
         let commit = |by| state.deciding(by, ControlKind::Commit);
         assert!(matches!(commit(producer(7, 3)), Ok(Deciding::Known(next)) if next.id == 9));
         assert!(matches!(commit(producer(7, 4)), Err(Wrong::Fenced(_))));
         let abort = |by| state.initial(Some(by));
         assert!(matches!(abort(producer(7, 3)), Err(Wrong::Ended(ControlKind::Commit))));
         assert!(matches!(abort(producer(7, 4)), Err(Wrong::Fenced(_))));
+        assert!(state.join(producer(9, 0)).unwrap());
+        assert_eq!(state.deadline(), Some(deadline));
     }
 
     #[test]

@@ -40,10 +40,21 @@ pub enum FaultKind {
     SlowDisk,
     /// An instance is closed in good order, and started again.
     Close,
+    /// The leader of the group crashes with the plan in its hand: before the coordinator has it, or right after.
+    LeaderCrash,
+    /// An instance goes and comes back several times within seconds.
+    Flapping,
+    /// All machines lose their power, and all instances join at once.
+    Blackout,
+    /// An instance comes back as the [other version](super::Simulation::other_version) of the application, and later as
+    /// what it was. Without another version it is closed in good order.
+    OtherVersion,
+    /// Somebody joins the group for a while whose facts nobody can read: a version that is too new.
+    Stranger,
 }
 
 impl FaultKind {
-    /// All of them.
+    /// What strikes requests, the broker, or one instance: what a simulation begins with.
     pub const ALL: [Self; 17] = [
         Self::LostRequests,
         Self::LostAnswers,
@@ -63,4 +74,8 @@ impl FaultKind {
         Self::SlowDisk,
         Self::Close,
     ];
+
+    /// What strikes the group.
+    pub const GROUP: [Self; 5] =
+        [Self::LeaderCrash, Self::Flapping, Self::Blackout, Self::OtherVersion, Self::Stranger];
 }

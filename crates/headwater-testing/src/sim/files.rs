@@ -77,7 +77,7 @@ impl Change {
     fn apply(&self, names: &mut BTreeMap<PathBuf, usize>, contents: &mut [Vec<u8>]) {
         match self {
             Self::Written { file, position, bytes } => {
-                write(&mut contents[*file], *position, bytes)
+                write(&mut contents[*file], *position, bytes);
             }
             Self::Cut { file, length } => contents[*file].resize(*length, 0),
             Self::Named { path, file: Some(file) } => drop(names.insert(path.clone(), *file)),
@@ -379,3 +379,79 @@ impl StoredFile for SimFile {
 struct SimLock;
 
 impl LockedFile for SimLock {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(files: &SimFiles, path: &Path) -> Option<Vec<u8>> {
+        let file = files.open(path, OpenMode::Read).ok()?;
+        let mut bytes = vec![0; usize::try_from(file.length().unwrap()).unwrap()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        Some(bytes)
+    }
+
+    fn disk() -> (SimFiles, PathBuf) {
+        let files = SimFiles::default();
+        files.create_directories(Path::new("/disk")).unwrap();
+        (files, PathBuf::from("/disk/log"))
+    }
+
+    #[test]
+    fn what_was_synced_outlives_a_loss_of_power_and_the_rest_in_part() {
+        let mut lengths = BTreeSet::new();
+        for seed in 0..50 {
+            let (files, path) = disk();
+            let file = files.open(&path, OpenMode::Write).unwrap();
+            file.write_all_at(b"synced ", 0).unwrap();
+            file.sync().unwrap();
+            files.sync_directory(Path::new("/disk")).unwrap();
+            file.write_all_at(b"written", 7).unwrap();
+            files.lose_power(&mut Chance::new(seed));
+            let left = content(&files, &path).unwrap();
+            assert!(b"synced written".starts_with(&left), "{left:?}");
+            lengths.insert(left.len());
+        }
+        assert_eq!((lengths.first(), lengths.last()), (Some(&7), Some(&14)));
+        assert!(lengths.len() > 2, "a part of a write is left now and then: {lengths:?}");
+    }
+
+    #[test]
+    fn a_name_needs_its_directory_synced() {
+        let is_there = |seed| {
+            let (files, path) = disk();
+            let file = files.open(&path, OpenMode::Write).unwrap();
+            file.write_all_at(b"all", 0).unwrap();
+            file.sync().unwrap();
+            files.lose_power(&mut Chance::new(seed));
+            files.exists(&path)
+        };
+        let there = (0..50).filter(|seed| is_there(*seed)).count();
+        assert!((1..50).contains(&there), "{there} of 50");
+    }
+
+    #[test]
+    fn it_dies_in_the_middle_of_a_write_and_does_nothing_more() {
+        let (files, path) = disk();
+        let file = files.open(&path, OpenMode::Write).unwrap();
+        files.die_in_a_write(1, 8);
+        file.write_all_at(b"first", 0).unwrap();
+        assert!(file.write_all_at(b"second", 5).is_err());
+        assert!(files.is_dead());
+        assert!(file.write_all_at(b"third", 8).is_err() && file.sync().is_err());
+        files.revive();
+        assert_eq!(content(&files, &path).unwrap(), b"firstsec");
+    }
+
+    #[test]
+    fn who_has_a_removed_file_open_goes_on_with_it() {
+        let (files, path) = disk();
+        let file = files.open(&path, OpenMode::Write).unwrap();
+        file.write_all_at(b"old", 0).unwrap();
+        files.remove_file(&path).unwrap();
+        assert!(!files.exists(&path));
+        assert_eq!(file.length().unwrap(), 3);
+        let other = files.open(&path, OpenMode::Write).unwrap();
+        assert_eq!(other.length().unwrap(), 0);
+    }
+}

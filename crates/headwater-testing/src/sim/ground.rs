@@ -23,8 +23,19 @@ pub(crate) struct Ground {
     pub(crate) died: Notify,
     /// Rung when time does not move any more.
     pub(crate) stands_still: Arc<Notify>,
+    /// Whoever brings the next plan crashes: before the coordinator has it, or when it has answered.
+    leader_crash: Mutex<Option<PlanMoment>>,
     /// Who has committed; held for one commit at a time.
     commits: Mutex<Commits>,
+}
+
+/// When a leader crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlanMoment {
+    /// The plan does not go out.
+    Before,
+    /// The coordinator has it.
+    After,
 }
 
 /// Who has asked to commit a partition in a generation.
@@ -43,6 +54,7 @@ impl Ground {
             story: Mutex::new(Story::new()),
             died: Notify::new(),
             stands_still: Arc::default(),
+            leader_crash: Mutex::default(),
             commits: Mutex::default(),
         }
     }
@@ -62,6 +74,16 @@ impl Ground {
 
     pub(crate) fn with_story<T>(&self, look: impl FnOnce(&Story) -> T) -> T {
         look(&self.story.lock())
+    }
+
+    /// Whoever leads is to crash with its next plan; or nobody is.
+    pub(crate) fn crash_leader(&self, at: Option<PlanMoment>) {
+        *self.leader_crash.lock() = at;
+    }
+
+    /// Whether who leads crashes here.
+    pub(crate) fn is_leader_crash(&self, at: PlanMoment) -> bool {
+        self.leader_crash.lock().take_if(|when| *when == at).is_some()
     }
 
     /// Somebody asks to commit.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::chance::Chance;
 use super::clock::SimClock;
-use super::ground::Ground;
+use super::ground::{Ground, PlanMoment};
 
 /// A machine. Its disk outlives what runs on it.
 #[derive(Debug)]
@@ -226,6 +226,7 @@ impl Machine {
     /// A request comes by.
     pub(crate) async fn request(&self, life: u64, request: &Request) -> Option<Fault> {
         self.pass(life, CrashPoint::Request).await;
+        self.pass_plan(life, request, PlanMoment::Before).await;
         self.latency().await;
         self.stands(life).await;
         let fault = self.state.lock().strike(request.kind);
@@ -243,6 +244,7 @@ impl Machine {
     /// An answer comes by.
     pub(crate) async fn answer(&self, life: u64, request: &Request, error: Option<&BrokerError>) {
         self.latency().await;
+        self.pass_plan(life, request, PlanMoment::After).await;
         self.pass(life, CrashPoint::Answer).await;
         let outcome = if error.is_some() { "failed" } else { "done" };
         self.trace(&[request.kind.name(), outcome]);
@@ -278,6 +280,19 @@ impl Machine {
         self.stands(life).await;
         if self.state.lock().is_crash(point) {
             self.ground.tell(format!("instance {} crashes at a {}", self.number, point.name()));
+            self.die();
+            pending::<()>().await;
+        }
+    }
+
+    /// Waits for ever if this process leads its group, and dies here with the plan.
+    async fn pass_plan(&self, life: u64, request: &Request, at: PlanMoment) {
+        if request.brings_plan && self.is_life(life) && self.ground.is_leader_crash(at) {
+            let when = match at {
+                PlanMoment::Before => "with its plan",
+                PlanMoment::After => "right after its plan",
+            };
+            self.ground.tell(format!("instance {}, which leads, crashes {when}", self.number));
             self.die();
             pending::<()>().await;
         }

@@ -47,6 +47,30 @@ pub(crate) enum Action {
     Own(usize),
 }
 
+/// An instance goes and comes back several times, each time before the group has come to rest.
+fn flap(chance: &mut Chance, mut when: u64, instances: usize, actions: &mut Vec<(u64, Action)>) {
+    let instance = chance.index(0..instances);
+    for _ in 0..chance.in_range(3..7) {
+        let back_after = Duration::from_millis(chance.in_range(0..700));
+        let fault = if chance.one_in(2) {
+            Fault::Close { instance, back_after }
+        } else {
+            Fault::PowerLoss { instance, kept: chance.index(0..17), back_after }
+        };
+        actions.push((when, Action::Fault(fault)));
+        when += chance.in_range(200..1_800);
+    }
+}
+
+/// All machines go dark, and everybody comes back at the same moment.
+fn black_out(chance: &mut Chance, when: u64, instances: usize, actions: &mut Vec<(u64, Action)>) {
+    let back_after = Duration::from_millis(chance.in_range(0..4_000));
+    for instance in 0..instances {
+        let kept = chance.index(0..17);
+        actions.push((when, Action::Fault(Fault::PowerLoss { instance, kept, back_after })));
+    }
+}
+
 impl Action {
     /// Whether the broker has to be there for it.
     pub(crate) fn needs_broker(&self) -> bool {
@@ -55,7 +79,10 @@ impl Action {
             Self::Start(_) => false,
             Self::Fault(fault) => matches!(
                 fault,
-                Fault::FencedWriter { .. } | Fault::LeaderChange { .. } | Fault::LateMarkers { .. }
+                Fault::FencedWriter { .. }
+                    | Fault::LeaderChange { .. }
+                    | Fault::LateMarkers { .. }
+                    | Fault::Stranger { .. }
             ),
         }
     }
@@ -126,6 +153,18 @@ pub(crate) enum Fault {
         instance: usize,
         back_after: Duration,
     },
+    /// Whoever leads crashes with the next plan.
+    LeaderCrash {
+        is_told: bool,
+        back_after: Duration,
+    },
+    OtherVersion {
+        instance: usize,
+        lasts: Duration,
+    },
+    Stranger {
+        lasts: Duration,
+    },
 }
 
 /// When the broker dies.
@@ -186,11 +225,15 @@ impl Schedule {
                 break;
             }
             let choice = chance.index(0..choices);
-            let action = match shape.kinds.get(choice) {
-                Some(kind) => Action::Fault(Fault::draw(*kind, &mut chance, shape, instances)),
-                None => Action::Own(choice - shape.kinds.len()),
-            };
-            actions.push((when, action));
+            match shape.kinds.get(choice) {
+                Some(FaultKind::Flapping) => flap(&mut chance, when, instances, &mut actions),
+                Some(FaultKind::Blackout) => black_out(&mut chance, when, instances, &mut actions),
+                Some(kind) => {
+                    let fault = Fault::draw(*kind, &mut chance, shape, instances);
+                    actions.push((when, Action::Fault(fault)));
+                }
+                None => actions.push((when, Action::Own(choice - shape.kinds.len()))),
+            }
         }
         actions.sort_by_key(|(at, _)| *at);
         let broker_syncs = Chance::new(seed).fork(3).one_in(2);
@@ -279,7 +322,17 @@ impl Fault {
                 delay: time(chance, 5..800),
                 lasts: time(chance, 500..5_000),
             },
-            FaultKind::Close => Self::Close { instance, back_after: time(chance, 0..4_000) },
+            // These two are several faults each, and drawn as such.
+            FaultKind::Close | FaultKind::Flapping | FaultKind::Blackout => {
+                Self::Close { instance, back_after: time(chance, 0..4_000) }
+            }
+            FaultKind::LeaderCrash => {
+                Self::LeaderCrash { is_told: chance.one_in(2), back_after: time(chance, 0..6_000) }
+            }
+            FaultKind::OtherVersion => {
+                Self::OtherVersion { instance, lasts: time(chance, 1_000..12_000) }
+            }
+            FaultKind::Stranger => Self::Stranger { lasts: time(chance, 500..8_000) },
         }
     }
 
@@ -329,7 +382,7 @@ mod tests {
             standbys: 0..=1,
             records: 200,
             faults: 5..=12,
-            kinds: FaultKind::ALL.to_vec(),
+            kinds: FaultKind::ALL.into_iter().chain(FaultKind::GROUP).collect(),
             own_faults: 1,
         }
     }
@@ -347,8 +400,9 @@ mod tests {
             assert_eq!(written.sum::<u64>(), 200);
             let wrong = |action: &Action| matches!(action, Action::Fault(_) | Action::Own(_));
             let faults = schedule.actions.iter().filter(|(_, action)| wrong(action)).count();
-            assert_eq!(faults, schedule.faults);
-            assert!((5..=12).contains(&faults));
+            // Some are several at once.
+            assert!(faults >= schedule.faults);
+            assert!((5..=12).contains(&schedule.faults));
             assert!((1..=3).contains(&schedule.threads.len()));
         }
     }
@@ -370,6 +424,9 @@ mod tests {
             "CoordinatorMove",
             "BrokerRestart",
             "InAWrite",
+            "LeaderCrash",
+            "OtherVersion",
+            "Stranger",
             "FencedWriter",
             "LeaderChange",
             "LateMarkers",

@@ -21,6 +21,7 @@ use super::world::World;
 pub struct Simulation {
     pub(crate) topology: Topology,
     pub(crate) config: StreamsConfig,
+    pub(crate) other: Option<OtherVersion>,
     pub(crate) inputs: Vec<Input>,
     pub(crate) outputs: Vec<(String, i32)>,
     pub(crate) own_faults: Vec<OwnFault>,
@@ -36,6 +37,7 @@ pub type KeyAndValue = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 type MakeRecord = dyn Fn(&mut Chance, u64) -> KeyAndValue;
 type Strike = dyn Fn(&mut Chance, &Embedded);
+type ChangeConfig = dyn Fn(StreamsConfig) -> StreamsConfig;
 
 /// An input topic.
 #[derive(Clone)]
@@ -43,6 +45,13 @@ pub(crate) struct Input {
     pub(crate) topic: String,
     pub(crate) partitions: i32,
     pub(crate) record: Arc<MakeRecord>,
+}
+
+/// Another version of the application.
+#[derive(Clone)]
+pub(crate) struct OtherVersion {
+    pub(crate) topology: Topology,
+    pub(crate) change: Arc<ChangeConfig>,
 }
 
 /// Something of the user's that goes wrong.
@@ -64,6 +73,7 @@ impl Simulation {
         Self {
             topology,
             config: default_config(),
+            other: None,
             inputs: Vec::new(),
             outputs: Vec::new(),
             own_faults: Vec::new(),
@@ -84,6 +94,18 @@ impl Simulation {
     #[must_use]
     pub fn config(mut self, change: impl FnOnce(StreamsConfig) -> StreamsConfig) -> Self {
         self.config = change(self.config);
+        self
+    }
+
+    /// What an instance runs after [`FaultKind::OtherVersion`]: a topology with more in it, for instance, and with other
+    /// settings.
+    #[must_use]
+    pub fn other_version(
+        mut self,
+        topology: Topology,
+        change: impl Fn(StreamsConfig) -> StreamsConfig + 'static,
+    ) -> Self {
+        self.other = Some(OtherVersion { topology, change: Arc::new(change) });
         self
     }
 

@@ -4,15 +4,16 @@ mod acts;
 mod broker;
 mod faults;
 mod looks;
+mod memory;
 mod rest;
+mod stranger;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_broker::BrokerError;
-use headwater_broker::simple::{self, TopicWriter};
+use headwater_broker::simple::TopicWriter;
 use headwater_embedded::Embedded;
 use headwater_runtime::{Instance, StartError};
 use tempfile::TempDir;
@@ -49,6 +50,8 @@ pub(crate) struct World<'a> {
     processes: Vec<Process>,
     /// How long a machine stays down after its next crash or close.
     back_after: Vec<Duration>,
+    /// Who runs the other version of the application, and who is to the next time.
+    versions: Vec<Version>,
     /// By time in milliseconds, and by the order in which it was put there.
     agenda: BTreeMap<(u64, u64), Due>,
     entries: u64,
@@ -56,6 +59,8 @@ pub(crate) struct World<'a> {
     hears: mpsc::UnboundedReceiver<Event>,
     /// What goes on beside, and ends with the run.
     background: JoinSet<()>,
+    /// Members that are no instances.
+    strangers: JoinSet<()>,
     writers: Vec<TopicWriter>,
     written: Vec<WrittenRecord>,
     record_chance: Chance,
@@ -82,6 +87,13 @@ enum Process {
     Up(Box<Instance>),
 }
 
+/// Whether a machine runs the other version, and is to when it starts the next time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Version {
+    is_other: bool,
+    next_is_other: bool,
+}
+
 /// What is to be done at some time.
 #[derive(Debug)]
 enum Due {
@@ -91,6 +103,8 @@ enum Due {
     DiskHasRoom(usize),
     DiskIsFast(usize),
     BrokerIsBack,
+    /// It is to run the usual version again.
+    UsualVersion(usize),
     /// Look whether everything holds.
     Look,
     /// Nothing goes wrong any more.
@@ -120,21 +134,7 @@ impl<'a> World<'a> {
         let ground = Arc::new(Ground::new());
         let broker = broker::open(seed, &ground.files, schedule.broker_syncs)
             .map_err(|source| SimulationError::OpenBroker { source: Box::new(source) })?;
-        let refused = |what| {
-            move |source: BrokerError| SimulationError::Broker { what, source: Box::new(source) }
-        };
-        let mut writers = Vec::new();
-        for input in &simulation.inputs {
-            let made = simple::create_topic(&broker, &input.topic, input.partitions).await;
-            made.map_err(refused("create an input topic"))?;
-            let writer = TopicWriter::new(&broker, &input.topic).await;
-            writers.push(writer.map_err(refused("have an input topic written"))?);
-        }
-        for (topic, partitions) in &simulation.outputs {
-            let made = simple::create_topic(&broker, topic, *partitions).await;
-            made.map_err(refused("create an output topic"))?;
-        }
-        let outputs = Outputs::new(&broker, &simulation.outputs).await;
+        let (writers, outputs) = broker::make_topics(&broker, simulation).await?;
         let application = simulation.topology.for_application(&simulation.config.application_id);
         let application =
             application.map_err(|source| SimulationError::Topology { source: Box::new(source) })?;
@@ -159,6 +159,7 @@ impl<'a> World<'a> {
             broker_back_after: Duration::ZERO,
             processes: machines.iter().map(|_| Process::Down).collect(),
             back_after: vec![Duration::from_millis(RETRY_MS); machines.len()],
+            versions: vec![Version::default(); machines.len()],
             machines,
             threads: schedule.threads,
             agenda: BTreeMap::new(),
@@ -166,12 +167,13 @@ impl<'a> World<'a> {
             says,
             hears,
             background: JoinSet::new(),
+            strangers: JoinSet::new(),
             writers,
             written: Vec::new(),
             record_chance: chance.fork(1),
             own_chance: chance.fork(2),
             disk_chance: chance.fork(5),
-            outputs: outputs.map_err(refused("have an output topic read"))?,
+            outputs,
             stores: Stores::new(application.programs),
             invariants: simulation.invariants.iter().map(|new| new()).collect(),
             shared_tasks: BTreeMap::new(),
@@ -264,6 +266,7 @@ impl<'a> World<'a> {
             }
         }
         self.background.abort_all();
+        self.strangers.abort_all();
     }
 }
 

@@ -20,11 +20,19 @@ use crate::sim::schedule::Action;
 const CLOSE: Duration = Duration::from_secs(10);
 
 /// Sixteenths of what was not synced that are left when a process dies and its machine does not.
-const ALL_KEPT: usize = 16;
+pub(super) const ALL_KEPT: usize = 16;
 
 impl World<'_> {
     /// Does what is due; whether the run is at rest.
     pub(super) async fn do_due(&mut self, due: Due) -> Result<bool, Wrong> {
+        // Whoever looks on is not disturbed.
+        self.ground.files.spare(true);
+        let done = self.act(due).await;
+        self.ground.files.spare(false);
+        done
+    }
+
+    async fn act(&mut self, due: Due) -> Result<bool, Wrong> {
         match due {
             // Whoever looks on waits until it answers.
             Due::Scheduled(action) if self.is_broker_down() && action.needs_broker() => {
@@ -49,6 +57,7 @@ impl World<'_> {
             }
             Due::DiskHasRoom(machine) => self.machines[machine].set_disk_full(false),
             Due::BrokerIsBack => self.bring_broker_back()?,
+            Due::UsualVersion(machine) => self.change_version(machine, false),
             Due::DiskIsFast(machine) => self.machines[machine].set_disk_delay(Duration::ZERO),
             Due::Look => {
                 let is_at_rest = self.look().await?;
@@ -61,13 +70,6 @@ impl World<'_> {
     }
 
     async fn write(&mut self, count: u64) -> Result<(), Wrong> {
-        self.ground.files.spare(true);
-        let written = self.write_undisturbed(count).await;
-        self.ground.files.spare(false);
-        written
-    }
-
-    async fn write_undisturbed(&mut self, count: u64) -> Result<(), Wrong> {
         for _ in 0..count {
             let number = u64::try_from(self.written.len()).unwrap_or(u64::MAX);
             let which = self.record_chance.index(0..self.simulation.inputs.len());
@@ -93,6 +95,8 @@ impl World<'_> {
         if !matches!(self.processes[number], Process::Down) {
             return;
         }
+        let version = &mut self.versions[number];
+        version.is_other = version.next_is_other;
         let life = self.machines[number].start();
         let starting = self.builder(number, life).start();
         let says = self.says.clone();
@@ -108,6 +112,9 @@ impl World<'_> {
         let machine = Arc::clone(&self.machines[number]);
         let ports = Arc::new(Ports { machine: Arc::clone(&machine), life });
         let broker = self.broker.behind(Arc::clone(&ports) as Arc<dyn Wire>);
+        let other = self.simulation.other.as_ref();
+        let other = other.filter(|_| self.versions[number].is_other);
+        let topology = other.map_or(&self.simulation.topology, |other| &other.topology);
         let config = self
             .simulation
             .config
@@ -116,8 +123,9 @@ impl World<'_> {
             .state_dir(&machine.state_dir)
             .num_stream_threads(self.threads[number])
             .num_standby_replicas(self.standbys);
+        let config = other.map_or_else(|| config.clone(), |other| (other.change)(config.clone()));
         let (of_errors, of_states) = (Arc::clone(&machine), Arc::clone(&machine));
-        Instance::builder(self.simulation.topology.clone())
+        Instance::builder(topology.clone())
             .config(config)
             .broker(Arc::new(broker))
             .store_backend(Arc::clone(&ports) as Arc<dyn StoreBackend>)
@@ -192,6 +200,18 @@ impl World<'_> {
             let unsynced = machine.disk.unsynced_writes(&dir);
             machine.disk.lose_unsynced(&dir, unsynced * kept / ALL_KEPT);
             machine.touch(dir);
+        }
+    }
+
+    /// A machine is to run the other version, or the usual one again.
+    pub(super) fn change_version(&mut self, number: usize, to_other: bool) {
+        let version = &mut self.versions[number];
+        version.next_is_other = to_other;
+        if version.is_other != to_other {
+            let which = if to_other { "another version" } else { "the usual version" };
+            self.tell(format!("instance {number} is to be {which}"));
+            self.back_after[number] = Duration::ZERO;
+            self.close(number);
         }
     }
 

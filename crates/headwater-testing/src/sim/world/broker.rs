@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_broker::Clock;
+use headwater_broker::simple::{self, TopicWriter};
+use headwater_broker::{BrokerError, Clock};
 use headwater_embedded::{Embedded, EmbeddedOptions, Files, OpenError};
 use uuid::Uuid;
 
@@ -11,7 +12,10 @@ use super::acts::chain;
 use super::{Due, World, Wrong};
 use crate::sim::clock::SimClock;
 use crate::sim::files::SimFiles;
+use crate::sim::outputs::Outputs;
+use crate::sim::report::SimulationError;
 use crate::sim::schedule::BrokerDeath;
+use crate::sim::simulation::Simulation;
 
 /// A broker whose ids follow from the seed.
 pub(super) fn open(seed: u64, files: &SimFiles, syncs: bool) -> Result<Embedded, OpenError> {
@@ -24,6 +28,29 @@ pub(super) fn open(seed: u64, files: &SimFiles, syncs: bool) -> Result<Embedded,
         .files(files)
         .fsync(syncs);
     Embedded::open("/broker", options)
+}
+
+/// Makes the topics of a simulation: who writes those that come in, and who reads those that go out.
+pub(super) async fn make_topics(
+    broker: &Embedded,
+    simulation: &Simulation,
+) -> Result<(Vec<TopicWriter>, Outputs), SimulationError> {
+    let refused = |what| {
+        move |source: BrokerError| SimulationError::Broker { what, source: Box::new(source) }
+    };
+    let mut writers = Vec::new();
+    for input in &simulation.inputs {
+        let made = simple::create_topic(broker, &input.topic, input.partitions).await;
+        made.map_err(refused("create an input topic"))?;
+        let writer = TopicWriter::new(broker, &input.topic).await;
+        writers.push(writer.map_err(refused("have an input topic written"))?);
+    }
+    for (topic, partitions) in &simulation.outputs {
+        let made = simple::create_topic(broker, topic, *partitions).await;
+        made.map_err(refused("create an output topic"))?;
+    }
+    let outputs = Outputs::new(broker, &simulation.outputs).await;
+    Ok((writers, outputs.map_err(refused("have an output topic read"))?))
 }
 
 impl World<'_> {

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::acts::{process_id, undisturbed};
 use super::{Due, Process, World, Wrong};
+use crate::sim::ground::PlanMoment;
 use crate::sim::machine::{CrashPoint, Rule};
 use crate::sim::schedule::{Fault, Trouble};
 
@@ -63,6 +64,12 @@ impl World<'_> {
                 let plan = FaultPlan::new().fault(kind, at.to_string(), numbers, late);
                 self.broker.set_faults(Some(plan));
             }
+            Fault::LeaderCrash { is_told, back_after } => {
+                let at = if is_told { PlanMoment::After } else { PlanMoment::Before };
+                self.ground.crash_leader(Some(at));
+                self.back_after.fill(back_after);
+            }
+            Fault::Stranger { lasts } => self.let_stranger_join(lasts),
             fault => self.strike_machine(&fault),
         }
         Ok(())
@@ -99,6 +106,10 @@ impl World<'_> {
             Fault::Close { instance, back_after } => {
                 self.back_after[instance] = back_after;
                 self.close(instance);
+            }
+            Fault::OtherVersion { instance, lasts } => {
+                self.change_version(instance, true);
+                self.put_after(lasts, Due::UsualVersion(instance));
             }
             _ => {}
         }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use headwater_runtime::{TaskRole, TaskState};
+use headwater_runtime::{TaskDuty, TaskRole, TaskState, view_group};
+use headwater_topology::TaskId;
 
 use super::acts::{chain, undisturbed};
 use super::{Due, Process, RETRY_MS, World, Wrong};
@@ -25,6 +26,8 @@ impl World<'_> {
             return Err(("each task is granted to one instance".to_owned(), what));
         }
         self.look_at_owners()?;
+        self.look_at_memory().await?;
+        self.look_at_group().await?;
         self.outputs.read(&self.broker).await.map_err(|error| undisturbed(&error))?;
         let now_ms = self.ground.now_ms();
         for machine in &self.machines {
@@ -104,6 +107,35 @@ impl World<'_> {
                     since % 1_000
                 );
                 return Err(("each task is granted to one instance".to_owned(), what));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl World<'_> {
+    /// As the group has it, seen from outside: no task has two owners, and no copy of a task is where it
+    /// runs, or twice on one machine.
+    async fn look_at_group(&self) -> Result<(), Wrong> {
+        let application = &self.simulation.config.application_id;
+        let looked = view_group(&self.broker, application).await;
+        let group = looked.map_err(|error| undisturbed(&error))?;
+        let mut owners: BTreeMap<TaskId, &str> = BTreeMap::new();
+        for member in &group.members {
+            let mut here: BTreeSet<TaskId> = BTreeSet::new();
+            let id = member.member_id.as_str();
+            // Who waits for a task goes on to follow it.
+            for view in member.tasks.iter().filter(|view| view.duty != TaskDuty::Withheld) {
+                if !here.insert(view.task) {
+                    let what = format!("{id} is to run and to follow task {}", view.task);
+                    return Err(("no copy is beside its active task".to_owned(), what));
+                }
+                if view.duty == TaskDuty::Active
+                    && let Some(other) = owners.insert(view.task, id)
+                {
+                    let what = format!("{other} and {id} are both to run task {}", view.task);
+                    return Err(("each task is granted to one instance".to_owned(), what));
+                }
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use headwater_broker::{
 use headwater_runtime::TaskState;
 use headwater_topology::TaskId;
 
-use super::acts::undisturbed;
+use super::acts::{ALL_KEPT, undisturbed};
 use super::looks::of_stores;
 use super::{Process, World, Wrong};
 use crate::sim::outputs::read_committed;
@@ -29,12 +29,18 @@ impl World<'_> {
     pub(super) fn make_peace(&mut self) -> Result<(), Wrong> {
         self.tell("peace");
         self.ground.files.calm();
+        self.ground.crash_leader(None);
         self.bring_broker_back()?;
+        self.strangers.abort_all();
         self.peace = Some((self.ground.now_ms(), 0));
         self.broker.set_faults(None);
         for number in 0..self.machines.len() {
             self.machines[number].calm();
             self.back_after[number] = Duration::ZERO;
+            self.versions[number].next_is_other = false;
+            if self.versions[number].is_other {
+                self.put_down(number, ALL_KEPT);
+            }
             self.start(number);
         }
         Ok(())

@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
     /// finds it.
     #[arg(long)]
     planted: bool,
-    /// `--seeds 0..500`, `--guarantee exactly-once`, `--workload count` and so on; `-- --help` tells
+    /// `--seeds 0..500`, `--group`, `--guarantee exactly-once`, `--workload count` and so on; `-- --help` tells
     /// them all. With `--planted` only patches whose name holds the text.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
@@ -45,8 +45,11 @@ pub(crate) fn smoke(root: &Path) -> Result<()> {
         let status = check.status().context("git apply --check")?;
         ensure!(status.success(), "{} does not fit; make it anew", patch.display());
     }
-    let status = simulations(root).status().context("cargo run --package simulations")?;
-    ensure!(status.success(), "a simulation breaks a promise");
+    for arguments in [&[][..], &["--group", "--seeds", "0..150"]] {
+        let status = simulations(root).args(arguments).status();
+        let status = status.context("cargo run --package simulations")?;
+        ensure!(status.success(), "a simulation breaks a promise");
+    }
     Ok(())
 }
 

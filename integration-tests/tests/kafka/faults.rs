@@ -6,5 +6,6 @@ mod exactly_once;
 mod fleet;
 mod groups;
 mod nodes;
+mod restart;
 mod security;
 mod writing;

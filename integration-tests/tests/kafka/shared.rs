@@ -3,6 +3,5 @@
 mod bad_input;
 mod contract;
 mod counting;
-mod restart;
 mod standbys;
 mod witnesses;

@@ -4,9 +4,10 @@ use std::fs;
 use std::time::Duration;
 
 use integration_tests::ChildReport;
+use kafka_nodes::{Cluster, ClusterOptions};
 
 use crate::counting::Counting;
-use crate::environment::{Tier, bootstrap};
+use crate::environment::{Tier, nodes};
 use crate::fleet::figure;
 
 const LIMIT: Duration = Duration::from_mins(10);
@@ -24,7 +25,8 @@ fn cost(report: &ChildReport) -> (i64, u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_kill_9_only_the_tail_is_read() {
     let keys = Tier::of_this_run().pick(50_000, 1_000_000);
-    let mut counting = Counting::prepare(&bootstrap(), 1, 0).await;
+    let cluster = Cluster::start(&nodes(), &ClusterOptions::nodes(1)).unwrap();
+    let mut counting = Counting::prepare(&cluster.bootstrap(), 1, 0).await;
     counting.options.exactly_once = true;
     counting.options.lines_expected = i64::MAX / 2;
     counting.write_words(keys).await;
@@ -49,4 +51,5 @@ async fn after_kill_9_only_the_tail_is_read() {
     assert!(tail < all / 20, "{tail} of {all}");
     let counts = counting.counts().await;
     assert_eq!(counting.excess(&counts), 0);
+    cluster.shut_down().unwrap();
 }

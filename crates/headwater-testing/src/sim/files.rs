@@ -412,7 +412,7 @@ mod tests {
             assert!(b"synced written".starts_with(&left), "{left:?}");
             lengths.insert(left.len());
         }
-        assert_eq!((lengths.first(), lengths.last()), (Some(&7), Some(&14)));
+        assert!(lengths.iter().all(|length| (7..=14).contains(length)), "{lengths:?}");
         assert!(lengths.len() > 2, "a part of a write is left now and then: {lengths:?}");
     }
 

@@ -23,7 +23,7 @@ use clap::Parser as _;
 
 use options::{Options, Workload};
 
-#[tokio::main]
+#[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(

@@ -56,7 +56,7 @@ use crate::{TestDriverError, TestRecord, TopologyTestDriverBuilder};
 /// }
 /// let forwarded: Vec<_> = mock.forwarded().into_iter().map(|it| it.record).collect();
 /// assert_eq!(forwarded[2], TestRecord::new("to".to_owned(), 2).at(7));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), UserError>(())
 /// ```
 pub struct MockProcessorContext<K, V> {
     core: Core,

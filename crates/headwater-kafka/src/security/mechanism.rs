@@ -49,6 +49,9 @@ impl Conversation {
             }),
             Self::Scram(open) => {
                 let Some(session) = open else { return Ok(None) };
+                if let Some(answer) = answer {
+                    check_scram(answer)?;
+                }
                 let mut message = Vec::new();
                 // What the error holds may be bytes of the exchange.
                 let state = session.step(answer, &mut message).map_err(|_| {
@@ -91,6 +94,33 @@ fn bearer(BearerToken { token, extensions }: &BearerToken) -> Result<Vec<u8>, Ca
     Ok(message.into_bytes())
 }
 
+/// Rounds of hashing that a broker may ask for: fewer make the proof cheap to break, as RFC 7677 has
+/// it, and more hold a thread for long. Kafka makes credentials with numbers in this range only.
+const SCRAM_ROUNDS: std::ops::RangeInclusive<u32> = 4096..=16_384;
+
+/// Refuses an answer of the broker that is neither its first message nor its last (RFC 5802).
+fn check_scram(answer: &[u8]) -> Result<(), Cause> {
+    let malformed = || "its answer is not one of SCRAM".to_owned();
+    let text = std::str::from_utf8(answer).map_err(|_| malformed())?;
+    if ["v=", "e="].iter().any(|last| text.len() > last.len() && text.starts_with(last)) {
+        return Ok(());
+    }
+    let mut attributes = text.split(',');
+    let mut value = |name: &str| attributes.next().and_then(|it| it.strip_prefix(name));
+    let (Some(_nonce), Some(_salt), Some(rounds)) = (value("r="), value("s="), value("i=")) else {
+        return Err(malformed());
+    };
+    match rounds.parse() {
+        Ok(rounds) if SCRAM_ROUNDS.contains(&rounds) => Ok(()),
+        Ok(rounds) => Err(format!(
+            "it asks for {rounds} rounds of hashing, which must be from {} to {}",
+            SCRAM_ROUNDS.start(),
+            SCRAM_ROUNDS.end()
+        )),
+        Err(_) => Err(malformed()),
+    }
+}
+
 fn scram(mechanism: &'static str, credentials: &Credentials) -> Result<Box<Session>, Cause> {
     let Credentials { user, password } = credentials;
     let config = SASLConfig::with_credentials(None, user.clone(), password.expose().to_owned());
@@ -98,4 +128,34 @@ fn scram(mechanism: &'static str, credentials: &Credentials) -> Result<Box<Sessi
     let name = Mechname::parse(mechanism.as_bytes()).map_err(|error| error.to_string())?;
     let session = SASLClient::new(config).start_suggested(&[name]);
     Ok(Box::new(session.map_err(|error| error.to_string())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_scram;
+
+    #[test]
+    fn answers_are_checked_before_they_are_followed() {
+        let check = |answer: &[u8], expected: Result<(), &str>| {
+            let found = check_scram(answer);
+            match expected {
+                Ok(()) => assert_eq!(found, Ok(()), "{answer:?}"),
+                Err(part) => {
+                    let error = found.expect_err("it is refused");
+                    assert!(error.contains(part), "{answer:?}: {error}");
+                }
+            }
+        };
+        check(b"r=abc,s=c2FsdA==,i=4096", Ok(()));
+        check(b"r=abc,s=c2FsdA==,i=16384", Ok(()));
+        check(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=", Ok(()));
+        check(b"e=invalid-proof", Ok(()));
+        check(b"r=abc,s=c2FsdA==,i=1", Err("asks for 1 rounds"));
+        check(b"r=abc,s=c2FsdA==,i=4294967295", Err("asks for 4294967295 rounds"));
+        check(b"r=abc,s=c2FsdA==,i=99999999999", Err("not one of SCRAM"));
+        for answer in [&b""[..], b"r=", b"r=x,", b"r=x,s=", b"v=", b"e", b"\xff\xfe", b"r=x,s=y,z"]
+        {
+            check(answer, Err("not one of SCRAM"));
+        }
+    }
 }

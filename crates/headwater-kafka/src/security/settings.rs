@@ -57,7 +57,7 @@ pub struct SecuritySettings {
     pub sasl_jaas_config: Option<Secret>,
 }
 
-/// A setting of security that cannot be used. It never holds what was set.
+/// A setting of security that cannot be used. It never holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} cannot be used: {why}")]
 #[non_exhaustive]

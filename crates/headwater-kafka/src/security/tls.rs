@@ -148,7 +148,13 @@ fn read(what: &str, pem: &Pem) -> Result<Vec<u8>, String> {
 
 fn certificates_of(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
-    let certificates = certificates.map_err(|error| format!("{what}: it is not PEM: {error}"))?;
+    // The error may hold a line of the file, which may be a private key.
+    let certificates = certificates.map_err(|_| {
+        format!(
+            "{what}: it is not PEM: each section begins and ends with a line of its own, -----BEGIN \
+             …----- and -----END …-----"
+        )
+    })?;
     if certificates.is_empty() {
         return Err(format!("{what}: it holds no certificate in PEM"));
     }

@@ -37,7 +37,8 @@ pub trait TokenProvider: fmt::Debug + Send + Sync {
     /// A token that is valid now, and for a while.
     ///
     /// # Errors
-    /// Why there is none; the connection is tried again as after other failures.
+    /// Why there is none. The instance fails with it, as with a password that is wrong: a provider
+    /// that depends on another service tries again by itself.
     async fn token(&self) -> Result<BearerToken, TokenError>;
 }
 

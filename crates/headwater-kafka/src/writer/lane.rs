@@ -564,8 +564,10 @@ impl<B> Lane<B> {
     /// Asks for a new producer id as soon as all answers are there, if all batches are surely not
     /// in the log. Otherwise some could get there twice.
     fn renew_if_quiet(&mut self) -> Settled<B> {
-        let waits = |entry: &Entry<B>| matches!(entry.state, State::Waiting { .. });
-        if self.renewing != Renewing::Wanted || !self.queue.iter().all(waits) {
+        // What is refused is decided when it is in front, and has its new number by then.
+        let rests =
+            |entry: &Entry<B>| matches!(entry.state, State::Waiting { .. } | State::Refused);
+        if self.renewing != Renewing::Wanted || !self.queue.iter().all(rests) {
             return Settled::Nothing;
         }
         if let Some(index) = self.queue.iter().position(|entry| entry.in_doubt) {

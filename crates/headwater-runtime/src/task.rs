@@ -15,6 +15,7 @@ use std::time::Duration;
 
 pub use choice::{Behind, Choice, InputFacts, MaxTaskIdle, choose};
 pub use input::InputStart;
+pub(crate) use new_task::open_space;
 pub use new_task::{NewTask, StorePlace};
 pub use offset_metadata::{OffsetMetadata, UnreadableMetadata};
 pub use state::TaskState;

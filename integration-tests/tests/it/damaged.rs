@@ -48,11 +48,16 @@ enum Damage {
     NewestTime,
 }
 
+/// The versions of each price, and, in a store without a changelog, how often it has changed.
 fn versions() -> Topology {
     let builder = StreamsBuilder::new();
     let history = Duration::from_mins(1);
     let store = StoreSupplier::persistent_versioned_key_value_store("prices", history);
-    builder.table("prices", Consumed::with(Utf8, Utf8), Materialized::from_supplier(store));
+    builder
+        .table("prices", Consumed::with(Utf8, Utf8), Materialized::from_supplier(store))
+        .to_stream()
+        .group_by_key(Grouped::new())
+        .count(Materialized::named("changes").with_logging_disabled());
     builder.build().expect("the topology is right")
 }
 
@@ -89,6 +94,12 @@ async fn rows_that_are_not_of_their_layout_are_rebuilt_from_the_changelog() {
     };
     app.wait_until(|| value("tea").as_deref() == Some("3")).await;
     assert_eq!(value("salt").as_deref(), Some("2"));
+    // What no changelog has stays.
+    let changes = QueryableStoreTypes::key_value::<String, i64, _, _>(Utf8, Long);
+    let changes = instance.store(StoreQueryParameters::new("changes", changes)).expect("it runs");
+    let count = |key: &str| changes.get(key).ok().flatten();
+    app.wait_until(|| count("tea") == Some(2)).await;
+    assert_eq!(count("salt"), Some(1));
     app.close(instance).await;
 }
 

@@ -354,7 +354,9 @@ impl Running {
         self.let_go(sent.bytes);
         self.take_judged().await;
         self.unacknowledged.remove(&sent.number);
-        let sentence = self.sentences.remove(&sent.number.0);
+        // What was said of a batch is not for the dead letters that were sent because of it.
+        let sentence =
+            if sent.number.1 == 0 { self.sentences.remove(&sent.number.0) } else { None };
         match &sent.result {
             Err(BrokerError::LeftOut { .. }) => {}
             Err(error) => self.not_written(error, sentence).await,

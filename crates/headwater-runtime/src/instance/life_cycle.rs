@@ -200,11 +200,12 @@ impl LifeCycle {
                     return self.waits_until(now.saturating_add(OPEN_PAUSE));
                 }
                 let (rebuild, role) = (self.rebuild, self.wanted.unwrap_or(self.prepared_for));
-                Self { rebuild: false, prepared_for: role, ..self }
+                Self { prepared_for: role, ..self }
                     .moves(Stage::Opening, TaskAction::Open { role, rebuild })
             }
             (TaskEvent::Opened { has_changelogs }, Stage::Opening | Stage::Preparing) => {
-                self.is_open(has_changelogs)
+                // Not before: an opening that fails may have removed nothing.
+                Self { rebuild: false, ..self }.is_open(has_changelogs)
             }
             (TaskEvent::Restored, Stage::Restoring)
                 if (self.wanted, self.prepared_for) == (Some(Role::Active), Role::Active) =>

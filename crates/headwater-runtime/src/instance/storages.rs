@@ -16,7 +16,7 @@ use headwater_topology::TaskId;
 use super::error::InstanceError;
 use super::opener::storage_dir;
 use crate::process::{Program, StoreBackendChoice, StoreProgram};
-use crate::task::{NewTask, StorePlace};
+use crate::task::{NewTask, StorePlace, open_space};
 
 /// Where the storages of a task lie, and how they are opened.
 #[derive(Debug)]
@@ -63,8 +63,9 @@ pub struct StorePosition {
     pub damaged: bool,
 }
 
-/// Opens all storages of a task; with `rebuild_all` what is there is removed first. One whose bytes
-/// cannot be trusted is removed and made anew. It blocks.
+/// Opens all storages of a task; with `rebuild_all` what the changelogs have is to be read again, and
+/// nothing of it is kept: the directories are removed first, unless a store without a changelog is
+/// in them. A storage whose bytes cannot be trusted is removed and made anew. It blocks.
 ///
 /// # Errors
 /// [`InstanceError::Open`]: what the backends report.
@@ -80,11 +81,12 @@ pub fn open_storages(
     let open_error = |source| InstanceError::Open { task: id, source };
     let backends = backends(options, program);
     let task_dir = options.task_dir.clone();
+    let all_are_logged = program.stores.iter().all(|store| store.changelog.is_some());
     let mut storages = Vec::with_capacity(backends.len());
     let mut damaged = Vec::with_capacity(backends.len());
     for backend in &backends {
         let dir = storage_dir(&task_dir, backend.name());
-        if rebuild_all {
+        if rebuild_all && all_are_logged {
             wipe(&dir).map_err(open_error)?;
         }
         let (storage, was_damaged) =
@@ -105,6 +107,9 @@ pub fn open_storages(
     }
     let mut opened = OpenedStorages { storages, places, positions: Vec::new() };
     opened.positions = positions(options, id, program, &opened, &damaged)?;
+    for position in &mut opened.positions {
+        position.damaged |= rebuild_all;
+    }
     Ok(opened)
 }
 
@@ -195,7 +200,8 @@ pub fn rebuild(opened: &mut OpenedStorages, stores: &[usize]) -> Result<(), Stor
         let store = &mut opened.positions[index];
         let storage = &mut opened.storages[store.place.storage];
         let space = store.place.space;
-        store.place.space = empty(&mut **storage, &store.topic_partition, &store.store, space)?;
+        store.place.space =
+            empty(&mut **storage, &store.topic_partition, &store.store, store.layout, space)?;
         opened.places[store.index] = store.place;
     }
     Ok(())
@@ -344,7 +350,7 @@ fn describe(
                 "the store has another layout; it is rebuilt from the beginning of its changelog"
             );
             let changelog = TopicPartition::new(changelog.clone(), task.partition.cast_signed());
-            space = empty(storage, &changelog, name, space)?;
+            space = empty(storage, &changelog, name, store.layout(), space)?;
         }
         (Some(known), None) if known.layout != description.layout => {
             known.expect(name, &description)?;
@@ -365,6 +371,7 @@ fn empty(
     storage: &mut dyn TaskStorage,
     changelog: &TopicPartition,
     store: &str,
+    layout: Layout,
     space: SpaceId,
 ) -> Result<SpaceId, StoreError> {
     let TopicPartition { topic, partition } = changelog;
@@ -378,5 +385,5 @@ fn empty(
         storage.apply(WriteBatch::new().sort(), &[forget])?;
     }
     storage.drop_space(space)?;
-    storage.space(store)
+    open_space(storage, store, layout)
 }

@@ -55,6 +55,18 @@ pub struct NewTask {
     pub watch: Arc<TaskWatch>,
 }
 
+/// The space of a store, made when it is not there.
+pub(crate) fn open_space(
+    storage: &mut dyn TaskStorage,
+    store: &str,
+    layout: Layout,
+) -> Result<SpaceId, StoreError> {
+    match layout {
+        Layout::Segmented(_) => storage.segmented_space(store),
+        _ => storage.space(store),
+    }
+}
+
 impl NewTask {
     /// Opens the spaces of a program's stores. `storage_of` says which of the storages a store
     /// belongs to.
@@ -71,11 +83,7 @@ impl NewTask {
             .iter()
             .map(|store| {
                 let storage = storage_of(store);
-                let storage_of_store = &mut storages[storage];
-                let space = match store.layout() {
-                    Layout::Segmented(_) => storage_of_store.segmented_space(&store.spec.name)?,
-                    _ => storage_of_store.space(&store.spec.name)?,
-                };
+                let space = open_space(&mut *storages[storage], &store.spec.name, store.layout())?;
                 Ok(StorePlace { storage, space })
             })
             .collect()

@@ -275,6 +275,7 @@ impl Coordinator {
 
     pub(super) fn leave_group(&mut self) {
         self.grants.send_replace(None);
+        self.joins_at = None;
         self.member = Member::Leaving;
         send(&self.group, GroupCommand::Leave);
     }

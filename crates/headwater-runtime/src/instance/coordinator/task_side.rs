@@ -323,7 +323,6 @@ impl Coordinator {
         send(&self.fetcher, FetchCommand::Remove(task));
     }
 
-    /// A task has left its thread.
     /// Whether a store did not take its changelog because it holds what it never held, and that for the first time
     /// here.
     pub(super) fn is_damage_of(&mut self, task: TaskId, error: &ChangelogError) -> bool {
@@ -340,6 +339,7 @@ impl Coordinator {
         true
     }
 
+    /// A task has left its thread.
     pub(super) fn left_thread(&mut self, closed: ClosedTask) {
         let ClosedTask { task, storages, clean, .. } = closed;
         send(&self.fetcher, FetchCommand::Remove(task));

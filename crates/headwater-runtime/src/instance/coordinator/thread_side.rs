@@ -344,12 +344,15 @@ impl Coordinator {
         }
     }
 
-    /// Whether a task that has failed is rebuilt from its changelogs: its stores hold what they never held, and
-    /// that for the first time here.
+    /// Whether a task that has failed is rebuilt from its changelogs: a store that has one holds what it never held,
+    /// and that for the first time here.
     fn is_rebuilt_after(&mut self, task: TaskId, error: &TaskError) -> bool {
         let TaskErrorKind::Store { store, source, .. } = error.kind() else { return false };
+        let program = self.shared.program(task);
+        let is_logged =
+            program.stores.iter().any(|it| *it.spec.name == **store && it.changelog.is_some());
         let Some(entry) = self.tasks.get_mut(&task) else { return false };
-        if !source.is_damage() || entry.was_damaged {
+        if !source.is_damage() || !is_logged || entry.was_damaged {
             return false;
         }
         entry.was_damaged = true;

@@ -34,7 +34,7 @@ impl Coordinator {
             .chain(self.leading.probe_at)
             .chain(self.beats.silence.due().filter(|_| self.minds_beats()))
             .chain(self.hand_over_due())
-            .chain(self.joins_at)
+            .chain(self.joins_at.filter(|_| self.member == Member::Yes))
             .chain(self.may_clean().then_some(self.next_cleaning))
             .chain([watch]);
         let first = due.min().unwrap_or(now);

@@ -270,3 +270,24 @@ pub(crate) fn trouble(error: &io::Error) -> Option<Trouble> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::certificates_of;
+
+    #[test]
+    fn errors_of_pem_files_hold_nothing_of_them() {
+        let check = |pem: &str| {
+            let error = certificates_of("ssl.keystore", pem.as_bytes()).expect_err("it is no PEM");
+            assert!(error.starts_with("ssl.keystore: "), "{error}");
+            // As text, and as the numbers of its bytes.
+            for secret in ["c2VjcmV0", "99, 50, 86"] {
+                assert!(!error.contains(secret), "{error}");
+            }
+        };
+        check("-----BEGIN PRIVATE KEY----- c2VjcmV0 -----END PRIVATE KEY-----");
+        check("-----BEGIN PRIVATE KEY c2VjcmV0\n");
+        check("-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n");
+        check("c2VjcmV0");
+    }
+}

@@ -48,6 +48,22 @@ fn committed_counts(cluster: &Cluster, topic: &str) -> BTreeMap<String, Vec<i64>
     counts
 }
 
+/// The committed counts of each word are 1, 2, 3 and so on up to the number of its occurrences.
+pub(super) fn each_word_counts_once(cluster: &Cluster, counting: &Counting) {
+    let found = committed_counts(cluster, &counting.options.counts());
+    let expected: BTreeMap<String, Vec<i64>> = { counting.expected.counts.iter() }
+        .map(|(word, count)| (word.clone(), (1..=*count).collect()))
+        .collect();
+    let wrong: Vec<_> = expected
+        .iter()
+        .filter(|(word, counts)| found.get(*word) != Some(counts))
+        .map(|(word, counts)| (word, counts.len(), found.get(word)))
+        .take(3)
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert_eq!(found.len(), expected.len(), "no word is invented");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn kill_9_of_program_and_broker_counts_every_word_once() {
     let tier = Tier::of_this_run();
@@ -79,18 +95,7 @@ async fn kill_9_of_program_and_broker_counts_every_word_once() {
     }
     counting.options.lines_expected = 0;
     counting.finish(LIMIT).await;
-    let found = committed_counts(&cluster, &counting.options.counts());
-    let expected: BTreeMap<String, Vec<i64>> = { counting.expected.counts.iter() }
-        .map(|(word, count)| (word.clone(), (1..=*count).collect()))
-        .collect();
-    let wrong: Vec<_> = expected
-        .iter()
-        .filter(|(word, counts)| found.get(*word) != Some(counts))
-        .map(|(word, counts)| (word, counts.len(), found.get(word)))
-        .take(3)
-        .collect();
-    assert!(wrong.is_empty(), "{wrong:?}");
-    assert_eq!(found.len(), expected.len(), "no word is invented");
+    each_word_counts_once(&cluster, &counting);
     figure(&format!(
         "{kills} kills of the program, {} of the broker, {} words counted once, {} s",
         kills / broker_kills_every,

@@ -1,5 +1,6 @@
 //! The broker's handle, and what all its parts share.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use headwater_broker::{
     Appended, Broker, BrokerError, GroupDescription, GroupId, GroupOptions, LogReader, LogWriter,
-    Membership, TopicPartition, TransactionalOptions, TransactionalWriter, WriterOptions,
+    Membership, TopicName, TopicPartition, TransactionalOptions, TransactionalWriter,
+    WriterOptions,
 };
 use headwater_records::Batch;
 use uuid::Uuid;
@@ -23,8 +25,8 @@ use crate::maintenance::{Maintained, Maintenance};
 use crate::options::EmbeddedOptions;
 use crate::partition::Partition;
 use crate::reader::EmbeddedReader;
-use crate::topics::TopicMap;
-use crate::transactions::Transactions;
+use crate::topics::{Topic, TopicMap};
+use crate::transactions::{HeldSeat, Transactions};
 use crate::wire::{Wire, Wiring};
 use crate::writer::{EmbeddedTransactionalWriter, EmbeddedWriter};
 
@@ -39,7 +41,7 @@ pub struct Embedded {
     pub(crate) wiring: Wiring,
 }
 
-/// What the parts of a broker share. The order of locks is: transactional id,
+/// What the parts of a broker share. The order of locks is: all transactional ids, one of them,
 /// topics, partition or group, catalog.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -240,20 +242,27 @@ impl Shared {
 
     fn restart(&self) -> Result<(), OpenError> {
         let directory = self.directory.as_ref().ok_or(OpenError::NoDirectory)?;
-        let fsync = self.options.fsync;
         self.maintenance.between_rounds(|| {
-            self.topics.reload(|| {
-                let fresh = fresh_catalog(&self.options);
-                self.catalog.reload(directory.files(), directory.path(), fsync, fresh)?;
-                let now_ms = self.options.clock.wall_ms();
-                directory::load_topics(directory, &self.catalog, fsync, now_ms)
-            })
-        })?;
-        self.coordinator.forget_members();
-        self.restart_transactions().map_err(|source| OpenError::Producers {
+            self.transactions.held(|seats| self.topics.reload(|| self.load(directory, seats)))
+        })
+    }
+
+    /// All that a restart finds in the directory. Writers are fenced before the first transaction of
+    /// theirs is aborted, and members forgotten before anybody sees the topics.
+    fn load(
+        &self,
+        directory: &LockedDirectory,
+        seats: &mut [HeldSeat<'_>],
+    ) -> Result<BTreeMap<TopicName, Arc<Topic>>, OpenError> {
+        let fsync = self.options.fsync;
+        let fresh = fresh_catalog(&self.options);
+        self.catalog.reload(directory.files(), directory.path(), fsync, fresh)?;
+        self.fence_writers(seats).map_err(|source| OpenError::Producers {
             directory: directory.path().to_owned(),
             source: Box::new(source),
-        })
+        })?;
+        self.coordinator.forget_members();
+        directory::load_topics(directory, &self.catalog, fsync, self.options.clock.wall_ms())
     }
 
     /// Carries out a produce request with one batch.

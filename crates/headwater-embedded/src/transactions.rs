@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use headwater_broker::{Appended, BrokerError, Grant, GroupId, OffsetCommit, TopicPartition};
 use headwater_records::ControlKind;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -39,13 +39,20 @@ pub(crate) struct Transactions {
     watch: Mutex<Option<AbortHandle>>,
 }
 
-/// A transactional id. Its lock is taken before those of partitions and groups.
+/// A transactional id. Its lock is taken before those of topics, partitions and groups.
 #[derive(Debug)]
 pub(crate) struct Seat {
     id: String,
     state: Mutex<State>,
     /// Rung when all markers of a transaction are written.
     completed: Notify,
+}
+
+/// A transactional id that nobody else gets at.
+#[derive(Debug)]
+pub(crate) struct HeldSeat<'a> {
+    seat: &'a Seat,
+    state: MutexGuard<'a, State>,
 }
 
 /// Time until what could not be written is tried again.
@@ -69,6 +76,14 @@ impl Transactions {
 
     fn all(&self) -> Vec<Arc<Seat>> {
         self.seats.lock().values().map(Arc::clone).collect()
+    }
+
+    /// Does something that no call of a transaction may see half done: all ids are held meanwhile, and
+    /// no new one is taken in.
+    pub(crate) fn held<T>(&self, work: impl FnOnce(&mut [HeldSeat<'_>]) -> T) -> T {
+        let seats = self.seats.lock();
+        let held = seats.values().map(|seat| HeldSeat { seat, state: seat.state.lock() });
+        work(&mut held.collect::<Vec<_>>())
     }
 
     /// Whether a transaction holds an offset of the group for this partition.
@@ -128,14 +143,14 @@ impl Shared {
         }
     }
 
-    /// After a restart: whoever wrote is fenced, and of what was known only this is left, which transaction
+    /// In a restart: whoever wrote is fenced, and of what was known only this is left, which transaction
     /// of each id was committed last.
-    pub(crate) fn restart_transactions(&self) -> Result<(), BrokerError> {
-        for seat in self.transactions.all() {
+    pub(crate) fn fence_writers(&self, held: &mut [HeldSeat<'_>]) -> Result<(), BrokerError> {
+        for HeldSeat { seat, state } in held {
             let producer = Producer { id: self.new_producer_id()?, epoch: 0 };
             let committed = self.catalog.read(|catalog| catalog.last_committed(&seat.id));
             let committed = committed.map(|(id, epoch)| Producer { id, epoch });
-            seat.state.lock().restart(producer, committed);
+            state.restart(producer, committed);
             seat.completed.notify_waiters();
         }
         Ok(())

@@ -109,6 +109,21 @@ fn answer_of(words: &[&str], last: Option<&Call>) -> Answer {
 /// `no WORD` failures ([`failure`]), `late ...` an answer to an earlier call, `wait MS` lets time
 /// pass, `every MS` is another interval, `leave`.
 fn check(script: &str, expected: &Expect) {
+    expected.assert_eq(&play(script));
+}
+
+/// A member of generation 1 has asked for its assignment.
+const SYNCING: &str = "join f, invited m, in m 1";
+/// A member of generation 1 has sent its first heartbeat.
+const BEATING: &str = "join f, in m 1, told t, wait 250";
+
+/// What happens after `before`, which other tests show.
+fn check_after(before: &str, script: &str, expected: &Expect) {
+    let all = play(&format!("{before}, {script}"));
+    expected.assert_eq(all.strip_prefix(&play(before)).expect("the same begins in the same way"));
+}
+
+fn play(script: &str) -> String {
     let start = Instant::now();
     let mut now = start;
     let mut machine = machine(now);
@@ -164,7 +179,7 @@ fn check(script: &str, expected: &Expect) {
             }
         }
     }
-    expected.assert_eq(&text);
+    text
 }
 
 #[test]
@@ -261,115 +276,73 @@ fn the_leader_beats_while_it_plans() {
 
 #[test]
 fn a_sync_may_come_too_late() {
-    check(
-        "join f, invited m, in m 1, no round, join g",
+    check_after(
+        SYNCING,
+        "no round, join g",
         &expect![[r"
-        join f
-          join as nobody with f
-        invited m
-          join as m with f
-        in m 1
-          sync m of 1 with 0 plans
-        no round
-          a rebalance has started
-          until 250
-        join g
-          join as m with g
-    "]],
+            no round
+              a rebalance has started
+              until 250
+            join g
+              join as m with g
+        "]],
     );
-    check(
-        "join f, invited m, in m 1, no stale, join g",
+    check_after(
+        SYNCING,
+        "no stale, join g",
         &expect![[r"
-        join f
-          join as nobody with f
-        invited m
-          join as m with f
-        in m 1
-          sync m of 1 with 0 plans
-        no stale
-          lost: generation 1 of group g is over
-        join g
-          join as m with g
-    "]],
+            no stale
+              lost: generation 1 of group g is over
+            join g
+              join as m with g
+        "]],
     );
-    check(
-        "join f, invited m, in m 1, no unknown, join g",
+    check_after(
+        SYNCING,
+        "no unknown, join g",
         &expect![[r"
-        join f
-          join as nobody with f
-        invited m
-          join as m with f
-        in m 1
-          sync m of 1 with 0 plans
-        no unknown
-          lost: member m is unknown to group g
-        join g
-          join as nobody with g
-    "]],
+            no unknown
+              lost: member m is unknown to group g
+            join g
+              join as nobody with g
+        "]],
     );
 }
 
 #[test]
 fn a_generation_that_is_over_costs_the_grant_and_a_forgotten_id_the_id() {
-    check(
-        "join f, in m 1, told t, wait 250, no stale, join g",
+    check_after(
+        BEATING,
+        "no stale, join g",
         &expect![[r"
-        join f
-          join as nobody with f
-        in m 1
-          sync m of 1 with 0 plans
-        told t
-          m of 1 is told t
-          until 250
-        wait 250
-          beat m of 1
-          until 10250
-        no stale
-          lost: generation 1 of group g is over
-        join g
-          join as m with g
-    "]],
+            no stale
+              lost: generation 1 of group g is over
+            join g
+              join as m with g
+        "]],
     );
-    check(
-        "join f, in m 1, told t, wait 250, no unknown, join g",
+    check_after(
+        BEATING,
+        "no unknown, join g",
         &expect![[r"
-        join f
-          join as nobody with f
-        in m 1
-          sync m of 1 with 0 plans
-        told t
-          m of 1 is told t
-          until 250
-        wait 250
-          beat m of 1
-          until 10250
-        no unknown
-          lost: member m is unknown to group g
-        join g
-          join as nobody with g
-    "]],
+            no unknown
+              lost: member m is unknown to group g
+            join g
+              join as nobody with g
+        "]],
     );
-    check(
-        "join f, in m 1, told t, wait 250, no round, join g, no unknown",
+    check_after(
+        BEATING,
+        "no round, join g, no unknown",
         &expect![[r"
-        join f
-          join as nobody with f
-        in m 1
-          sync m of 1 with 0 plans
-        told t
-          m of 1 is told t
-          until 250
-        wait 250
-          beat m of 1
-          until 10250
-        no round
-          a rebalance has started
-          until 500
-        join g
-          join as m with g
-        no unknown
-          lost: member m is unknown to group g
-    "]],
+            no round
+              a rebalance has started
+              until 500
+            join g
+              join as m with g
+            no unknown
+              lost: member m is unknown to group g
+        "]],
     );
 }
 
@@ -405,22 +378,13 @@ fn some_failures_are_for_the_caller() {
           failed: group g has members of protocol x, which cannot work together with ours; stop them first
     "]],
     );
-    check(
-        "join f, in m 1, told t, wait 250, no fenced",
+    check_after(
+        BEATING,
+        "no fenced",
         &expect![[r"
-        join f
-          join as nobody with f
-        in m 1
-          sync m of 1 with 0 plans
-        told t
-          m of 1 is told t
-          until 250
-        wait 250
-          beat m of 1
-          until 10250
-        no fenced
-          failed: another member of group g uses the instance id i; each instance needs its own
-    "]],
+            no fenced
+              failed: another member of group g uses the instance id i; each instance needs its own
+        "]],
     );
 }
 
@@ -467,19 +431,10 @@ fn what_fails_for_the_moment_is_repeated_with_pauses() {
 
 #[test]
 fn silence_of_the_coordinator_costs_what_the_member_held() {
-    check(
-        "join f, in m 1, told t, wait 250, wait 5000, no down, wait 100, wait 4900, join g",
+    check_after(
+        BEATING,
+        "wait 5000, no down, wait 100, wait 4900, join g",
         &expect![[r"
-            join f
-              join as nobody with f
-            in m 1
-              sync m of 1 with 0 plans
-            told t
-              m of 1 is told t
-              until 250
-            wait 250
-              beat m of 1
-              until 10250
             wait 5000
               until 10250
             no down
@@ -493,19 +448,10 @@ fn silence_of_the_coordinator_costs_what_the_member_held() {
               join as m with g
         "]],
     );
-    check(
-        "join f, in m 1, told t, wait 250, no round, join g, no down, wait 100, wait 9900, late in m 2",
+    check_after(
+        BEATING,
+        "no round, join g, no down, wait 100, wait 9900, late in m 2",
         &expect![[r"
-            join f
-              join as nobody with f
-            in m 1
-              sync m of 1 with 0 plans
-            told t
-              m of 1 is told t
-              until 250
-            wait 250
-              beat m of 1
-              until 10250
             no round
               a rebalance has started
               until 500
@@ -546,21 +492,10 @@ fn who_holds_nothing_waits_for_the_coordinator() {
 
 #[test]
 fn a_heartbeat_whose_answer_nobody_hears_owes_nothing() {
-    check(
-        "join f, invited m, in m 1, told t, wait 250, join g, wait 20000, in m 2, told u",
+    check_after(
+        BEATING,
+        "join g, wait 20000, in m 2, told u",
         &expect![[r"
-            join f
-              join as nobody with f
-            invited m
-              join as m with f
-            in m 1
-              sync m of 1 with 0 plans
-            told t
-              m of 1 is told t
-              until 250
-            wait 250
-              beat m of 1
-              until 10250
             join g
               join as m with g
             wait 20000
@@ -575,19 +510,10 @@ fn a_heartbeat_whose_answer_nobody_hears_owes_nothing() {
 
 #[test]
 fn an_answer_ends_the_silence() {
-    check(
-        "join f, in m 1, told t, wait 250, no down, wait 100, beaten, wait 9800, no down, wait 100",
+    check_after(
+        BEATING,
+        "no down, wait 100, beaten, wait 9800, no down, wait 100",
         &expect![[r"
-            join f
-              join as nobody with f
-            in m 1
-              sync m of 1 with 0 plans
-            told t
-              m of 1 is told t
-              until 250
-            wait 250
-              beat m of 1
-              until 10250
             no down
               until 350
             wait 100
@@ -621,25 +547,16 @@ fn joining_again_and_leaving_make_other_answers_stale() {
           join as n with g
     "]],
     );
-    check(
-        "join f, in m 1, told t, wait 250, leave, beaten, leave",
+    check_after(
+        BEATING,
+        "leave, beaten, leave",
         &expect![[r#"
-        join f
-          join as nobody with f
-        in m 1
-          sync m of 1 with 0 plans
-        told t
-          m of 1 is told t
-          until 250
-        wait 250
-          beat m of 1
-          until 10250
-        leave
-          leaves as Some(MemberId("m"))
-        beaten
-        leave
-          leaves as None
-    "#]],
+            leave
+              leaves as Some(MemberId("m"))
+            beaten
+            leave
+              leaves as None
+        "#]],
     );
 }
 

@@ -94,6 +94,7 @@ async fn play(
     text
 }
 
+const THREE: [&str; 3] = ["a", "b", "c"];
 const RESTARTS: [Step; 6] =
     [Close("a"), Start("a"), Close("b"), Start("b"), Close("c"), Start("c")];
 
@@ -101,74 +102,47 @@ async fn check(
     members: &[&'static str],
     set: impl FnOnce(StreamsConfig) -> StreamsConfig,
     steps: &[Step],
-    expected: Expect,
+    expected: &Expect,
 ) {
     expected.assert_eq(&play(members, set, false, steps).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rolling_restart() {
-    check(
-        &["a", "b", "c"],
-        |config| config,
-        &RESTARTS,
-        expect![[r#"
-            Close("a"): 1, 100 ms
-            Start("a"): 2, 20 ms
-            Close("b"): 1, 40 ms
-            Start("b"): 2, 20 ms
-            Close("c"): 1, 80 ms
-            Start("c"): 2, 20 ms
-            9 rebalances
-        "#]],
-    )
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_rolling_restart_with_standbys() {
-    let set = |config: StreamsConfig| config.num_standby_replicas(1);
-    check(
-        &["a", "b", "c"],
-        set,
-        &RESTARTS,
-        expect![[r#"
-            Close("a"): 1, 100 ms
-            Start("a"): 2, 20 ms
-            Close("b"): 1, 40 ms
-            Start("b"): 2, 20 ms
-            Close("c"): 1, 80 ms
-            Start("c"): 2, 20 ms
-            9 rebalances
-        "#]],
-    )
-    .await;
+    let expected = expect![[r#"
+        Close("a"): 1, 100 ms
+        Start("a"): 2, 20 ms
+        Close("b"): 1, 40 ms
+        Start("b"): 2, 20 ms
+        Close("c"): 1, 80 ms
+        Start("c"): 2, 20 ms
+        9 rebalances
+    "#]];
+    for standbys in [0, 1] {
+        let set = |config: StreamsConfig| config.num_standby_replicas(standbys);
+        check(&THREE, set, &RESTARTS, &expected).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rolling_restart_exactly_once() {
     let set =
         |config: StreamsConfig| config.processing_guarantee(ProcessingGuarantee::ExactlyOnceV2);
-    check(
-        &["a", "b", "c"],
-        set,
-        &RESTARTS,
-        expect![[r#"
-            Close("a"): 1, 105 ms
-            Start("a"): 2, 20 ms
-            Close("b"): 1, 45 ms
-            Start("b"): 2, 20 ms
-            Close("c"): 1, 85 ms
-            Start("c"): 2, 20 ms
-            9 rebalances
-        "#]],
-    )
-    .await;
+    let expected = expect![[r#"
+        Close("a"): 1, 105 ms
+        Start("a"): 2, 20 ms
+        Close("b"): 1, 45 ms
+        Start("b"): 2, 20 ms
+        Close("c"): 1, 85 ms
+        Start("c"): 2, 20 ms
+        9 rebalances
+    "#]];
+    check(&THREE, set, &RESTARTS, &expected).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rolling_restart_of_static_members() {
-    let told = play(&["a", "b", "c"], |config| config, true, &RESTARTS).await;
+    let told = play(&THREE, |config| config, true, &RESTARTS).await;
     expect![[r#"
         Close("a"): 0, 0 ms
         Start("a"): 0, 2000 ms
@@ -188,7 +162,7 @@ async fn from_one_to_three_and_back() {
         &["a"],
         |config| config.acceptable_recovery_lag(100),
         &steps,
-        expect![[r#"
+        &expect![[r#"
             Start("b"): 4, 20 ms
             Start("c"): 3, 20 ms
             Close("c"): 1, 40 ms
@@ -203,10 +177,10 @@ async fn from_one_to_three_and_back() {
 async fn one_of_three_dies_and_comes_back() {
     let set = |config: StreamsConfig| config.num_standby_replicas(1);
     check(
-        &["a", "b", "c"],
+        &THREE,
         set,
         &[Crash("a"), Start("a")],
-        expect![[r#"
+        &expect![[r#"
             Crash("a"): 1, 0 ms
             Start("a"): 2, 20 ms
             3 rebalances
@@ -223,7 +197,7 @@ async fn a_large_group_is_told_before_one_leaves() {
         &members,
         |config| config,
         &[Close("a"), Close("b")],
-        expect![[r#"
+        &expect![[r#"
         Close("a"): 2, 22 ms
         Close("b"): 2, 20 ms
         4 rebalances

@@ -53,10 +53,15 @@ impl Workload {
     pub const ALL: [Self; 6] =
         [Self::Stateless, Self::Count, Self::CachedCount, Self::Windowed, Self::Join, Self::Tight];
 
-    /// The one whose turn it is, so that seeds one after the other try all.
-    pub fn of_seed(seed: u64) -> Self {
-        let index = usize::try_from(seed % 6).unwrap_or(0);
-        Self::ALL[index]
+    /// The one whose turn it is, and under which guarantee, so that seeds one after the other try all.
+    pub fn of_seed(seed: u64) -> (Self, ProcessingGuarantee) {
+        let guarantee = if seed.is_multiple_of(2) {
+            ProcessingGuarantee::ExactlyOnceV2
+        } else {
+            ProcessingGuarantee::AtLeastOnce
+        };
+        let index = usize::try_from(seed / 2 % 6).unwrap_or(0);
+        (Self::ALL[index], guarantee)
     }
 
     /// Its simulation: up to three instances, tasks with one standby in half of the schedules.

@@ -59,13 +59,9 @@ fn main() -> Result<ExitCode> {
     let mut violations: Vec<Violation> = Vec::new();
     let mut told = Duration::ZERO;
     for seed in ranges.into_iter().flatten() {
-        let of_seed = if seed % 2 == 0 {
-            ProcessingGuarantee::ExactlyOnceV2
-        } else {
-            ProcessingGuarantee::AtLeastOnce
-        };
-        let guarantee = arguments.guarantee.unwrap_or(of_seed);
-        let workload = arguments.workload.unwrap_or_else(|| Workload::of_seed(seed / 2));
+        let (workload, guarantee) = Workload::of_seed(seed);
+        let workload = arguments.workload.unwrap_or(workload);
+        let guarantee = arguments.guarantee.unwrap_or(guarantee);
         let simulation = if arguments.group {
             workload.group_simulation(guarantee)?
         } else {

@@ -1,39 +1,30 @@
 //! A few schedules, and every seed that has ever found something.
 
+use headwater_dsl::DslError;
 use headwater_runtime::ProcessingGuarantee;
-use headwater_testing::sim::FaultKind;
+use headwater_testing::sim::{FaultKind, Simulation};
 use simulations::{KEPT, Workload};
+
+/// Runs a few seeds of one kind of simulation; the first that breaks a promise is told.
+fn run_a_few(
+    simulation: fn(Workload, ProcessingGuarantee) -> Result<Simulation, DslError>,
+) -> Result<(), String> {
+    for seed in 0..24 {
+        let (workload, guarantee) = Workload::of_seed(seed);
+        let simulation = simulation(workload, guarantee).map_err(|error| error.to_string())?;
+        simulation.run_all(seed..seed + 1).map_err(|error| format!("{workload}: {error}"))?;
+    }
+    Ok(())
+}
 
 #[test]
 fn a_few_schedules_keep_every_promise() {
-    for seed in 0..24 {
-        let guarantee = if seed % 2 == 0 {
-            ProcessingGuarantee::ExactlyOnceV2
-        } else {
-            ProcessingGuarantee::AtLeastOnce
-        };
-        let workload = Workload::of_seed(seed / 2);
-        let simulation = workload.simulation(guarantee).unwrap();
-        if let Err(error) = simulation.run_all(seed..seed + 1) {
-            panic!("{workload}: {error}");
-        }
-    }
+    run_a_few(Workload::simulation).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
 fn a_few_groups_keep_every_promise() {
-    for seed in 0..24 {
-        let guarantee = if seed % 2 == 0 {
-            ProcessingGuarantee::ExactlyOnceV2
-        } else {
-            ProcessingGuarantee::AtLeastOnce
-        };
-        let workload = Workload::of_seed(seed / 2);
-        let simulation = workload.group_simulation(guarantee).unwrap();
-        if let Err(error) = simulation.run_all(seed..seed + 1) {
-            panic!("{workload}: {error}");
-        }
-    }
+    run_a_few(Workload::group_simulation).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]

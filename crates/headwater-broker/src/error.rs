@@ -182,6 +182,18 @@ pub enum BrokerError {
         /// The records that it does not take; empty when it does not tell which (before 2.4).
         records: Vec<RefusedRecord>,
     },
+    /// Records of a batch were [refused](Self::is_refusal), but nobody knows what has become of an earlier
+    /// attempt to write it, or one behind it. What is to be sent in its place cannot be decided then: a
+    /// new writer is to write it, and decides when it is refused again.
+    #[error(
+        "{topic_partition} has refused a batch while an attempt to write was in doubt: {cause}"
+    )]
+    RefusedInDoubt {
+        /// The partition.
+        topic_partition: TopicPartition,
+        /// What the refusal says.
+        cause: String,
+    },
     /// All that was left to write of a batch were records that the broker does not take, and they
     /// were left out, as their [judge](crate::RecordJudge) has decided. Nothing has failed.
     #[error("the records of a batch for {topic_partition} were left out")]
@@ -353,9 +365,9 @@ impl BrokerError {
             Self::UnknownMember { .. } | Self::StaleGeneration { .. } => NextStep::Rejoin,
             Self::TransactionAbortable { .. } => NextStep::Abort,
             Self::ProducerFenced { .. } => NextStep::Fenced,
-            Self::OutOfOrderSequence { .. } | Self::InvalidTransaction { .. } => {
-                NextStep::ReplaceWriter
-            }
+            Self::OutOfOrderSequence { .. }
+            | Self::RefusedInDoubt { .. }
+            | Self::InvalidTransaction { .. } => NextStep::ReplaceWriter,
             Self::UnknownTopic { .. }
             | Self::UnknownPartition { .. }
             | Self::TopicExists { .. }
@@ -382,6 +394,14 @@ impl BrokerError {
     /// anything.
     pub const fn is_refusal(&self) -> bool {
         matches!(self, Self::BatchTooLarge { .. } | Self::RecordsRefused { .. })
+    }
+
+    /// What becomes of a batch that was refused with this error, while an attempt to write it, or one behind
+    /// it, was in doubt.
+    #[must_use]
+    pub fn in_doubt(&self, topic_partition: &TopicPartition) -> Self {
+        let topic_partition = topic_partition.clone();
+        Self::RefusedInDoubt { topic_partition, cause: self.to_string() }
     }
 
     /// Whether a batch was not delivered in time, or there is no such partition (any more): a failure

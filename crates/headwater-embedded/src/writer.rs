@@ -214,7 +214,8 @@ impl Sender {
     fn take_time(&mut self) {
         let now = Instant::now();
         for lane in self.busy.clone() {
-            let settled = self.lanes[lane].1.expire(now, self.delivery_timeout);
+            let (at, waiting) = &mut self.lanes[lane];
+            let settled = waiting.expire(now, self.delivery_timeout, at);
             self.settle(lane, settled);
         }
     }
@@ -244,8 +245,12 @@ impl Sender {
     fn decide_refused(&mut self, index: usize) {
         let (at, lane) = &mut self.lanes[index];
         let Some((batch, error)) = lane.refused() else { return };
-        let settled = if let Some(parts) = batch.sent_instead(at, error) {
-            lane.replace(|batch| divide(batch, parts, at))
+        let settled = if lane.is_in_doubt() {
+            let error = error.in_doubt(at);
+            lane.fail(error)
+        } else if let Some(parts) = batch.sent_instead(at, error) {
+            lane.replace(|batch| divide(batch, parts, at));
+            Settled::Nothing
         } else {
             let error = error.clone();
             lane.fail(error)

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use headwater_broker::{BrokerError, NextStep};
+use headwater_broker::{BrokerError, NextStep, TopicPartition};
 use tokio::time::Instant;
 
 use crate::producers::{BATCHES_IN_FLIGHT_MAX, following};
@@ -138,7 +138,7 @@ impl<B> Lane<B> {
             Err(error) => error,
         };
         let entry = &mut self.queue[index];
-        if error.is_refusal() && !entry.in_doubt {
+        if error.is_refusal() {
             entry.attempts += 1;
             entry.state = State::Refused(error);
             return Settled::Nothing;
@@ -157,7 +157,8 @@ impl<B> Lane<B> {
     }
 
     /// The oldest batch, if its records were refused and nothing behind it is on its way: it is to be
-    /// [replaced](Self::replace), or [given up](Self::fail).
+    /// [replaced](Self::replace), or [given up](Self::fail), as it has to be when the
+    /// [place is in doubt](Self::is_in_doubt).
     pub(super) fn refused(&self) -> Option<(&B, &BrokerError)> {
         let oldest = self.queue.front()?;
         let State::Refused(error) = &oldest.state else { return None };
@@ -165,16 +166,16 @@ impl<B> Lane<B> {
         (!self.queue.iter().any(is_on_its_way)).then_some((&oldest.batch, error))
     }
 
-    /// Puts these in the place of the oldest batch, which was [refused](Self::refused).
-    ///
-    /// Under other sequence numbers a batch behind it could get into the log twice, if an attempt that
-    /// nobody has answered were still to arrive: then all fail.
-    pub(super) fn replace<T>(&mut self, parts: impl FnOnce(B) -> Vec<(B, i32)>) -> Settled<B, T> {
-        if self.queue.iter().skip(1).any(|entry| entry.in_doubt) {
-            let error = self.refused().map(|(_, error)| error.clone());
-            return error.map_or(Settled::Nothing, |error| self.fail(error));
-        }
-        let Some(replaced) = self.queue.pop_front() else { return Settled::Nothing };
+    /// Whether an attempt that nobody has answered may still arrive, or has been carried out. Under
+    /// other sequence numbers or as another batch its records could get into the log twice.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.queue.iter().any(|entry| entry.in_doubt)
+    }
+
+    /// Puts these in the place of the oldest batch, which was [refused](Self::refused). Nothing
+    /// [is in doubt](Self::is_in_doubt).
+    pub(super) fn replace(&mut self, parts: impl FnOnce(B) -> Vec<(B, i32)>) {
+        let Some(replaced) = self.queue.pop_front() else { return };
         self.next_sequence = replaced.base_sequence;
         let behind = std::mem::take(&mut self.queue);
         for (batch, count) in parts(replaced.batch) {
@@ -183,7 +184,6 @@ impl<B> Lane<B> {
         for Entry { batch, count, deadline, .. } in behind {
             self.push(batch, count, deadline);
         }
-        Settled::Nothing
     }
 
     /// When time alone changes something.
@@ -196,13 +196,23 @@ impl<B> Lane<B> {
     }
 
     /// Fails everything if the oldest batch has waited for too long.
-    pub(super) fn expire<T>(&mut self, now: Instant, limit: Duration) -> Settled<B, T> {
-        match self.queue.front() {
-            Some(entry) if entry.deadline <= now => {
-                self.fail(BrokerError::TimedOut { call: "produce", limit })
+    pub(super) fn expire<T>(
+        &mut self,
+        now: Instant,
+        limit: Duration,
+        at: &TopicPartition,
+    ) -> Settled<B, T> {
+        let Some(oldest) = self.queue.front().filter(|entry| entry.deadline <= now) else {
+            return Settled::Nothing;
+        };
+        let error = match &oldest.state {
+            // What is behind it is still on its way.
+            State::Refused(refusal) => refusal.in_doubt(at),
+            State::Waiting { .. } | State::InFlight => {
+                BrokerError::TimedOut { call: "produce", limit }
             }
-            _ => Settled::Nothing,
-        }
+        };
+        self.fail(error)
     }
 
     /// Nothing may follow a failed batch, or there would be a gap.
@@ -222,10 +232,19 @@ mod tests {
     use super::*;
 
     /// What happens, in letters: `+` a batch comes in, `s` everything that may is sent, `ok N`,
-    /// `retry N`, `order N` and `no N` are answers, `wait MS` lets time pass.
+    /// `retry N`, `order N`, `refused N` and `no N` are answers, `decide` looks whether something is to be
+    /// sent in the place of a refused batch, `wait MS` lets time pass.
     fn check(script: &str, expected: &Expect) {
         let mut now = Instant::now();
         let mut lane = Lane::new();
+        let at = TopicPartition::new("a", 0);
+        let refusal = || BrokerError::RecordsRefused {
+            topic_partition: TopicPartition::new("a", 0),
+            code: 87,
+            name: "INVALID_RECORD".to_owned(),
+            message: String::new(),
+            records: Vec::new(),
+        };
         let mut text = String::new();
         for step in script.split(", ") {
             let (word, number) = step.split_once(' ').unwrap_or((step, "0"));
@@ -243,9 +262,15 @@ mod tests {
                     writeln!(text, "sent {sent:?}").unwrap();
                     continue;
                 }
+                "decide" => {
+                    let decided = lane.refused().map(|(number, _)| *number);
+                    writeln!(text, "decides {decided:?}, in doubt: {}", lane.is_in_doubt())
+                        .unwrap();
+                    continue;
+                }
                 "wait" => {
                     now += Duration::from_millis(number);
-                    lane.expire(now, Duration::from_secs(10))
+                    lane.expire(now, Duration::from_secs(10), &at)
                 }
                 "ok" => lane.answered(now, number, Ok(())),
                 "retry" => lane.answered(
@@ -257,12 +282,13 @@ mod tests {
                     now,
                     number,
                     Err(BrokerError::OutOfOrderSequence {
-                        topic_partition: headwater_broker::TopicPartition::new("a", 0),
+                        topic_partition: at.clone(),
                         producer_id: 0,
                         sequence: 0,
                         expected: Some(1),
                     }),
                 ),
+                "refused" => lane.answered(now, number, Err(refusal())),
                 "no" => lane.answered(now, number, Err(BrokerError::Closed)),
                 other => panic!("no step {other}"),
             };
@@ -314,6 +340,40 @@ mod tests {
             sent [0, 1]
             no 0: Failed([0, 1], Closed)
         "]],
+        );
+    }
+
+    #[test]
+    fn refused_records_are_decided_about_when_nothing_is_on_its_way() {
+        check(
+            "+, +, s, refused 0, decide, order 1, decide",
+            &expect![[r"
+            sent [0, 1]
+            decides None, in doubt: false
+            decides Some(0), in doubt: false
+        "]],
+        );
+        check(
+            "+, s, retry 0, wait 100, s, refused 0, decide",
+            &expect![[r"
+            sent [0]
+            sent [0]
+            decides Some(0), in doubt: true
+        "]],
+        );
+        check(
+            "+, +, s, retry 1, refused 0, decide",
+            &expect![[r"
+            sent [0, 1]
+            decides Some(0), in doubt: true
+        "]],
+        );
+        check(
+            "+, +, s, refused 0, wait 10000",
+            &expect![[r#"
+            sent [0, 1]
+            wait 10000: Failed([0, 1], RefusedInDoubt { topic_partition: TopicPartition { topic: "a", partition: 0 }, cause: "a-0 does not take a batch: INVALID_RECORD (87)" })
+        "#]],
         );
     }
 

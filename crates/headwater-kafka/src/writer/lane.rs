@@ -22,7 +22,9 @@
 //!   of a producer. The log itself tells which.
 //! - A batch whose records are refused has used no sequence number. When it is the oldest, and
 //!   everything sent behind it has been answered, what is left of it takes its place, and all that
-//!   waits is numbered anew.
+//!   waits is numbered anew. If an attempt was in vain of which nobody knows whether it was carried out,
+//!   that could write records twice: then all fail, before anybody is asked what is left, and a new
+//!   writer begins again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -371,8 +373,7 @@ impl<B> Lane<B> {
         let as_oldest = matches!(self.queue[index].state, State::InFlight { as_oldest: true });
         match answer {
             Answer::Appended(appended) => return self.done(now, index, appended),
-            // An attempt that may have been carried out is no refusal of its records.
-            Answer::Refused(error) if error.is_refusal() && !self.queue[index].in_doubt => {
+            Answer::Refused(error) if error.is_refusal() => {
                 let entry = &mut self.queue[index];
                 entry.attempts = entry.attempts.saturating_add(1);
                 entry.state = State::Refused;
@@ -409,7 +410,8 @@ impl<B> Lane<B> {
     }
 
     /// The oldest batch, if its records were refused and nothing behind it is on its way: it is to be
-    /// [replaced](Self::replace), or [given up](Self::give_up).
+    /// [replaced](Self::replace), or [given up](Self::give_up), as it has to be when the
+    /// [place is in doubt](Self::is_in_doubt).
     pub(super) fn refused(&self) -> Option<(&B, &BrokerError)> {
         let oldest = self.queue.front().filter(|entry| entry.state == State::Refused)?;
         let is_quiet = |entry: &Entry<B>| match entry.state {
@@ -420,22 +422,16 @@ impl<B> Lane<B> {
         self.queue.iter().all(is_quiet).then_some((&oldest.batch, error))
     }
 
-    /// Puts these in the place of the oldest batch, which was [refused](Self::refused), and gives it
-    /// back.
-    ///
-    /// Under other sequence numbers a batch behind it could get into the log twice, if an attempt that
-    /// nobody has answered were still to arrive: then all fail.
-    pub(super) fn replace(
-        &mut self,
-        wall_ms: i64,
-        parts: impl FnOnce(B) -> Vec<(B, Extent)>,
-    ) -> Settled<B> {
-        let Some(replaced) = self.queue.pop_front() else { return Settled::Nothing };
-        if self.queue.iter().any(|entry| entry.in_doubt) {
-            let error = replaced.refusal.clone();
-            self.queue.push_front(replaced);
-            return error.map_or(Settled::Nothing, |error| self.fail(error));
-        }
+    /// Whether an attempt that nobody has answered may still arrive, or has been carried out. Under
+    /// other sequence numbers or as another batch its records could get into the log twice.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.queue.iter().any(|entry| entry.in_doubt)
+    }
+
+    /// Puts these in the place of the oldest batch, which was [refused](Self::refused). Nothing
+    /// [is in doubt](Self::is_in_doubt).
+    pub(super) fn replace(&mut self, wall_ms: i64, parts: impl FnOnce(B) -> Vec<(B, Extent)>) {
+        let Some(replaced) = self.queue.pop_front() else { return };
         self.next_sequence = replaced.base_sequence;
         let behind = std::mem::take(&mut self.queue);
         for (batch, extent) in parts(replaced.batch) {
@@ -449,7 +445,6 @@ impl<B> Lane<B> {
             self.next_sequence = following(self.next_sequence, entry.count);
             self.queue.push_back(entry);
         }
-        Settled::Nothing
     }
 
     /// Takes what the log says about a batch: whether it is in there.
@@ -514,6 +509,13 @@ impl<B> Lane<B> {
     /// Fails everything if the oldest batch has waited for too long.
     pub(super) fn expire(&mut self, now: Instant) -> Settled<B> {
         match self.queue.front() {
+            // What is behind it is still on its way.
+            Some(Entry { deadline, state: State::Refused, refusal: Some(refusal), .. })
+                if *deadline <= now =>
+            {
+                let error = refusal.in_doubt(&self.topic_partition);
+                self.fail(error)
+            }
             Some(entry) if entry.deadline <= now => {
                 let timed_out =
                     BrokerError::TimedOut { call: "produce", limit: self.delivery_timeout };

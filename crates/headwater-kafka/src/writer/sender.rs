@@ -360,9 +360,13 @@ impl Sender {
     fn decide_refused(&mut self, lane: usize) {
         let at = self.lanes[lane].topic_partition();
         let Some((batch, error)) = self.lanes[lane].refused() else { return };
-        let settled = if let Some(parts) = batch.sent_instead(at, error) {
+        let settled = if self.lanes[lane].is_in_doubt() {
+            let error = error.in_doubt(at);
+            self.lanes[lane].give_up(error)
+        } else if let Some(parts) = batch.sent_instead(at, error) {
             let at = at.clone();
-            self.lanes[lane].replace(self.clock.wall_ms(), |batch| batch.divide(parts, &at))
+            self.lanes[lane].replace(self.clock.wall_ms(), |batch| batch.divide(parts, &at));
+            Settled::Nothing
         } else {
             let error = error.clone();
             self.lanes[lane].give_up(error)

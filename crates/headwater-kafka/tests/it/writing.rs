@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use headwater_broker::{
-    Acknowledgement, Appended, Broker, BrokerError, Clock, LogWriter, ProduceBatch, SystemClock,
-    TopicPartition, TransactionalOptions, WriterOptions,
+    Acknowledgement, Appended, Broker, BrokerError, Clock, LogWriter, NextStep, ProduceBatch,
+    RecordJudge, SystemClock, TopicPartition, TransactionalOptions, WriterOptions,
 };
 use headwater_kafka::Kafka;
-use headwater_records::{BatchBuilder, Batches, Compression, Record, set_base_offset};
+use headwater_records::{
+    BatchBuilder, Batches, Compression, PendingBatch, Record, RecordRef, set_base_offset,
+};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult,
@@ -36,6 +38,10 @@ fn at(partition: i32) -> TopicPartition {
 }
 
 fn send(writer: &mut dyn LogWriter, partition: i32, count: usize) -> Acknowledgement {
+    writer.send(ProduceBatch { topic_partition: at(partition), batch: records(count) })
+}
+
+fn records(count: usize) -> PendingBatch {
     let mut builder = BatchBuilder::new(Compression::None);
     // Records of long ago would be looked up before they are sent again.
     let timestamp = SystemClock::new().wall_ms();
@@ -43,7 +49,7 @@ fn send(writer: &mut dyn LogWriter, partition: i32, count: usize) -> Acknowledge
         let record = Record { timestamp, key: None, value: Some(b"x"), headers: &[] };
         builder.append(record).unwrap();
     }
-    writer.send(ProduceBatch { topic_partition: at(partition), batch: builder.finish() })
+    builder.finish()
 }
 
 fn producer_id(asked: &Asked) -> Reply {
@@ -161,6 +167,48 @@ async fn a_batch_that_is_too_large_is_told_the_limit() {
     let expected =
         matches!(error, BrokerError::BatchTooLarge { size_bytes: 69, limit_bytes: Some(70), .. });
     assert!(expected, "{error:?}");
+}
+
+/// Goes on without every record, and counts them.
+#[derive(Debug, Default)]
+struct Judge(AtomicUsize);
+
+impl RecordJudge for Judge {
+    fn goes_on_without(&self, _: &TopicPartition, _: &RecordRef<'_>, _: &BrokerError) -> bool {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_after_a_lost_answer_is_for_a_new_writer_before_anybody_is_asked() {
+    use ResponseError as E;
+    let check = async |before: &'static [E], is_left_out: bool| {
+        let peer = peer(move |asked, number| match before.get(number) {
+            Some(error) => produced(asked, error.code(), -1),
+            None => produced(asked, E::InvalidRecord.code(), -1),
+        })
+        .await;
+        let mut writer = writer(&peer, PLENTY).await;
+        let judge = Arc::new(Judge::default());
+        let batch = ProduceBatch { topic_partition: at(0), batch: records(1) };
+        let as_judge = Arc::clone(&judge) as Arc<dyn RecordJudge>;
+        let error = writer.send_judged(batch, Some(as_judge)).await.unwrap_err();
+        let asked = judge.0.load(Ordering::Relaxed);
+        if is_left_out {
+            assert!(matches!(error, BrokerError::LeftOut { .. }), "{before:?}: {error}");
+            assert_eq!(asked, 1, "{before:?}");
+        } else {
+            assert_eq!(error.next_step(), NextStep::ReplaceWriter, "{before:?}: {error}");
+            assert!(error.to_string().contains("INVALID_RECORD (87)"), "{error}");
+            assert_eq!(asked, 0, "{before:?}");
+        }
+    };
+    check(&[], true).await;
+    // Surely not carried out.
+    check(&[E::NotEnoughReplicas], true).await;
+    check(&[E::RequestTimedOut], false).await;
+    check(&[E::NotLeaderOrFollower], false).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Output that the broker does not take, or that does not get there: what the production handler says
 //! is done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -75,12 +75,16 @@ async fn start(
     let builder = world.builder(WordCount::default()).config(config);
     let instance = builder.exception_handlers(handlers).start().await.expect("it starts");
     running(&instance).await;
-    let plan = (0..PARTITIONS).fold(FaultPlan::new(), |plan, partition| {
+    world.broker.set_faults(Some(plan(FaultPlan::new(), which, fault)));
+    instance
+}
+
+/// Writes to all partitions of `counts` fail like this, too.
+fn plan(plan: FaultPlan, which: Range<u64>, fault: impl Fn(&TopicPartition) -> Fault) -> FaultPlan {
+    (0..PARTITIONS).fold(plan, |plan, partition| {
         let at = TopicPartition::new("counts", partition);
         plan.fault(CallKind::Produce, at.to_string(), which.clone(), fault(&at))
-    });
-    world.broker.set_faults(Some(plan));
-    instance
+    })
 }
 
 /// The first record of a batch is refused.
@@ -181,6 +185,32 @@ async fn a_refused_record_ends_the_instance_unless_the_handler_goes_on() {
             assert!(error.ends_with(why), "{error}");
             assert_eq!(counts(&world).await, [""; 0]);
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_after_a_lost_answer_begins_the_tasks_anew_and_the_handler_is_asked_then() {
+    for guarantee in GUARANTEES {
+        let world = World::new().await;
+        world.create("dead", 1, &[]).await;
+        let handler = Always::new(Reaction::DeadLetter("dead".into()));
+        let instance = start(&world, guarantee, (0..1, lost), &handler).await;
+        let faults = plan(plan(FaultPlan::new(), 0..1, lost), 1..3, refused);
+        world.broker.set_faults(Some(faults));
+        world.write("a b c d e f").await;
+        world.wait_for_the_end().await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(instance.state(), InstanceState::Running, "{:?}", instance.error());
+        assert!(!handler.told().is_empty(), "a writer that is in no doubt asks");
+        let dead = world.read_as("dead", Isolation::ReadCommitted).await.len();
+        let written = counts(&world).await;
+        if guarantee == ProcessingGuarantee::ExactlyOnceV2 {
+            assert_eq!(dead + written.len(), 6, "{written:?}");
+        } else {
+            let words: BTreeSet<_> = written.iter().map(|count| count.split('=').next()).collect();
+            assert!(dead + words.len() >= 6, "{written:?}");
+        }
+        close(instance).await;
     }
 }
 

@@ -18,10 +18,45 @@ fn appended(base_offset: i64) -> Appended {
     Appended { base_offset, log_start_offset: 0 }
 }
 
+fn timed_out() -> BrokerError {
+    BrokerError::TimedOut { call: "Produce", limit: Duration::ZERO }
+}
+
+fn unknown() -> BrokerError {
+    BrokerError::UnknownTopic { topic: "t".into() }
+}
+
+fn refusal() -> BrokerError {
+    BrokerError::RecordsRefused {
+        topic_partition: TopicPartition::new("t", 0),
+        code: 87,
+        name: "INVALID_RECORD".to_owned(),
+        message: String::new(),
+        records: Vec::new(),
+    }
+}
+
+/// The answer that a word stands for.
+fn answer(word: &str, offset: i64) -> Answer {
+    match word {
+        "ok" => Answer::Appended(appended(offset)),
+        "again" => Answer::Again(timed_out()),
+        "unknown" => Answer::Again(unknown()),
+        "doubt" => Answer::InDoubt(timed_out()),
+        "order" => Answer::OutOfOrder,
+        "twice" => Answer::Duplicate,
+        "who" => Answer::UnknownProducer,
+        "refused" => Answer::Refused(refusal()),
+        "no" => Answer::Refused(BrokerError::Closed),
+        other => panic!("no step {other}"),
+    }
+}
+
 /// What happens, in words: `+` a batch of two records comes in, `old` one of records of long ago,
 /// `look` what the log is to be read for is looked up, `s` everything that may is sent,
 /// `ok N O` batch N was appended at offset O, `again N`, `doubt N`, `order N`, `twice N`, `who N`,
-/// `unknown N` and `no N` are the other answers, `found N O`, `gone N` and `unread N` are what the
+/// `unknown N`, `refused N` and `no N` are the other answers, `decide` looks whether something is to be
+/// sent in the place of a refused batch, `found N O`, `gone N` and `unread N` are what the
 /// log says, `nobody`, `missing` and `forbidden` are what is heard of the leader, `renew` a new
 /// producer id is there, `wait MS` lets time pass.
 fn check(script: &str, expected: &Expect) {
@@ -34,8 +69,6 @@ fn check(script: &str, expected: &Expect) {
         let words: Vec<_> = step.split(' ').collect();
         let number: u64 = words.get(1).map_or(0, |word| word.parse().unwrap());
         let offset: i64 = words.get(2).map_or(0, |word| word.parse().unwrap());
-        let timed_out = || BrokerError::TimedOut { call: "Produce", limit: Duration::ZERO };
-        let unknown = || BrokerError::UnknownTopic { topic: "t".into() };
         let settled = match words[0] {
             "+" | "old" => {
                 let timestamp = if words[0] == "old" { 5 } else { WALL_MS };
@@ -58,6 +91,11 @@ fn check(script: &str, expected: &Expect) {
                 writeln!(text, "sent {}", sent.join(", ")).unwrap();
                 continue;
             }
+            "decide" => {
+                let decided = lane.refused().map(|(number, _)| *number);
+                writeln!(text, "decides {decided:?}, in doubt: {}", lane.is_in_doubt()).unwrap();
+                continue;
+            }
             "renew" => {
                 lane.renewed(Producer { id: 8, epoch: 0 });
                 continue;
@@ -66,24 +104,16 @@ fn check(script: &str, expected: &Expect) {
                 now += Duration::from_millis(number);
                 lane.expire(now)
             }
-            "ok" => lane.answered(now, number, Answer::Appended(appended(offset))),
-            "again" => lane.answered(now, number, Answer::Again(timed_out())),
-            "unknown" => lane.answered(now, number, Answer::Again(unknown())),
-            "doubt" => lane.answered(now, number, Answer::InDoubt(timed_out())),
-            "order" => lane.answered(now, number, Answer::OutOfOrder),
-            "twice" => lane.answered(now, number, Answer::Duplicate),
-            "who" => lane.answered(now, number, Answer::UnknownProducer),
             "nobody" => lane.leaderless(now, timed_out()),
             "missing" => lane.leaderless(now, unknown()),
             "forbidden" => lane.leaderless(
                 now,
                 BrokerError::NotAuthorised { operation: "x".into(), resource: "y".into() },
             ),
-            "no" => lane.answered(now, number, Answer::Refused(BrokerError::Closed)),
             "found" => lane.looked_up(now, number, Ok(Some(appended(offset)))),
             "gone" => lane.looked_up(now, number, Ok(None)),
             "unread" => lane.looked_up(now, number, Err(timed_out())),
-            other => panic!("no step {other}"),
+            word => lane.answered(now, number, answer(word, offset)),
         };
         let what = match settled {
             Settled::Nothing => continue,
@@ -276,6 +306,54 @@ fn nothing_follows_a_failed_batch() {
         ok 0 0: batch 0 is at 0
         sent 1 as 7:2, 2 as 7:4
         no 1: [1, 2] failed: the broker is closed
+    "]],
+    );
+}
+
+#[test]
+fn refused_records_are_decided_about_when_nothing_is_on_its_way() {
+    check(
+        "+, s, ok 0 0, +, +, s, refused 1, decide, order 2, decide",
+        &expect![[r"
+        sent 0 as 7:0
+        ok 0 0: batch 0 is at 0
+        sent 1 as 7:2, 2 as 7:4
+        decides None, in doubt: false
+        decides Some(1), in doubt: false
+    "]],
+    );
+    check(
+        "+, s, doubt 0, wait 100, s, refused 0, decide",
+        &expect![[r"
+        sent 0 as 7:0
+        sent 0 as 7:0
+        decides Some(0), in doubt: true
+    "]],
+    );
+    check(
+        "+, s, again 0, wait 100, s, refused 0, decide",
+        &expect![[r"
+        sent 0 as 7:0
+        sent 0 as 7:0
+        decides Some(0), in doubt: false
+    "]],
+    );
+    check(
+        "+, s, ok 0 0, +, +, s, doubt 2, refused 1, decide",
+        &expect![[r"
+        sent 0 as 7:0
+        ok 0 0: batch 0 is at 0
+        sent 1 as 7:2, 2 as 7:4
+        decides Some(1), in doubt: true
+    "]],
+    );
+    check(
+        "+, s, ok 0 0, +, +, s, refused 1, wait 10000",
+        &expect![[r"
+        sent 0 as 7:0
+        ok 0 0: batch 0 is at 0
+        sent 1 as 7:2, 2 as 7:4
+        wait 10000: [1, 2] failed: t-0 has refused a batch while an attempt to write was in doubt: t-0 does not take a batch: INVALID_RECORD (87)
     "]],
     );
 }

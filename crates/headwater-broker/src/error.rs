@@ -67,6 +67,14 @@ pub enum BrokerError {
         /// What the broker says; never the secret.
         cause: String,
     },
+    /// There is no token just now to tell the broker who this client is. Its provider is asked again.
+    #[error("there is no token for {address} just now: {cause}")]
+    NoToken {
+        /// The broker's address.
+        address: String,
+        /// What the provider of tokens says.
+        cause: String,
+    },
     /// An answer that makes no sense.
     #[error("the answer of {address} to {call} cannot be read: {cause}")]
     Malformed {
@@ -355,6 +363,7 @@ impl BrokerError {
     pub fn next_step(&self) -> NextStep {
         match self {
             Self::Disconnected { .. }
+            | Self::NoToken { .. }
             | Self::TimedOut { .. }
             | Self::NoLeader { .. }
             | Self::UnstableOffset { .. }

@@ -305,6 +305,7 @@ impl Cluster {
             tls: self.tls.as_ref(),
             sasl: self.options.security.sasl.as_ref(),
             limit: self.options.connect_timeout,
+            renewal_limit: self.options.request_timeout,
         };
         let opened = connections.peer(address, &self.options, introduction).await;
         opened.map_err(|error| {

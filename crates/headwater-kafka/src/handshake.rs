@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::connection::Connection;
 use crate::frame::{Frame, decode};
 use crate::options::Address;
-use crate::security::{Sasl, TlsContext, authenticate};
+use crate::security::{Credential, Sasl, TlsContext, authenticate};
 use crate::versions::Versions;
 
 const CALL: &str = "ApiVersions";
@@ -23,9 +23,20 @@ const UNSUPPORTED_VERSION: i16 = 35;
 pub(crate) struct Peer {
     pub(crate) connection: Connection,
     pub(crate) versions: Versions,
-    /// When the broker has to be told again who this client is (KIP-368). Guards the moment only; looked
-    /// at once for a request.
-    renewal: Mutex<Option<Instant>>,
+    /// How long the broker believes who this client is (KIP-368); `None`: as long as the connection lasts.
+    /// Guards the moments only; looked at once for a request.
+    session: Mutex<Option<Session>>,
+    /// Held by the one who tells it again.
+    renewing: tokio::sync::Mutex<()>,
+}
+
+/// How long a broker believes who a client is.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    /// When it is to be told again.
+    renewal: Instant,
+    /// From when on it takes no other requests.
+    end: Instant,
 }
 
 /// What to say on a new connection.
@@ -34,8 +45,11 @@ pub(crate) struct Introduction<'a> {
     pub(crate) client_id: &'a StrBytes,
     pub(crate) tls: Option<&'a Arc<TlsContext>>,
     pub(crate) sasl: Option<&'a Sasl>,
-    /// For each step of it, and for all of it when a connection is new.
+    /// For opening a connection with the first answer, for a token, and for what proves who this client
+    /// is on a new connection.
     pub(crate) limit: Duration,
+    /// For what proves it again: it waits behind other requests.
+    pub(crate) renewal_limit: Duration,
 }
 
 /// Opens a connection, learns what the server speaks, and says who this client is.
@@ -43,62 +57,108 @@ pub(crate) struct Introduction<'a> {
 /// # Errors
 /// [`BrokerError::Incompatible`] if it is no Kafka broker or one too old,
 /// [`BrokerError::Untrusted`] and [`BrokerError::Unauthenticated`] if one side does not believe the
-/// other; otherwise [`BrokerError::Disconnected`].
+/// other, [`BrokerError::NoToken`]; otherwise [`BrokerError::Disconnected`].
 pub(crate) async fn meet(
     address: &Address,
     introduction: Introduction<'_>,
 ) -> Result<Peer, BrokerError> {
-    let Introduction { client_id, tls, limit, .. } = introduction;
-    let meeting = async {
+    let Introduction { client_id, tls, sasl, limit, .. } = introduction;
+    let opening = async {
         let connection = Connection::open(address, tls).await?;
         let versions = ask(&connection, client_id, limit).await?;
-        let peer = Peer { connection, versions, renewal: Mutex::new(None) };
-        peer.authenticate(introduction).await?;
-        Ok(peer)
+        let (session, renewing) = (Mutex::default(), tokio::sync::Mutex::default());
+        Ok(Peer { connection, versions, session, renewing })
     };
-    match tokio::time::timeout(limit, meeting).await {
-        Ok(result) => result,
-        Err(_) => Err(BrokerError::Disconnected {
+    let peer = within(limit, address, opening).await?;
+    if let Some(sasl) = sasl {
+        let credential = Credential::get(sasl, address, limit).await?;
+        within(limit, address, peer.authenticate(client_id, credential, limit)).await?;
+    }
+    Ok(peer)
+}
+
+/// The result, if it is there in time.
+async fn within<T>(
+    limit: Duration,
+    address: &Address,
+    doing: impl Future<Output = Result<T, BrokerError>>,
+) -> Result<T, BrokerError> {
+    tokio::time::timeout(limit, doing).await.unwrap_or_else(|_| {
+        Err(BrokerError::Disconnected {
             address: address.to_string(),
             call: "connect",
             cause: format!("no answer within {} ms", limit.as_millis()),
-        }),
-    }
+        })
+    })
 }
 
 impl Peer {
-    /// Tells the broker again who this client is, if it is time. Requests wait meanwhile: the broker
-    /// takes no others.
+    /// Tells the broker again who this client is, if it is time. One does; as long as the broker believes
+    /// what it was told before, the others go on, and so does everybody while there is no token. Only
+    /// while it is told again requests wait: the broker takes no others.
     ///
     /// # Errors
-    /// Why it is not believed any more, or that it has gone; the connection is closed then.
+    /// Why it is not believed any more, or that it has gone; the connection is closed then. Or that there is
+    /// [no token](BrokerError::NoToken), when it believes the last one no more.
     pub(crate) async fn renew(&self, introduction: Introduction<'_>) -> Result<(), BrokerError> {
-        let due = self.renewal.lock().is_some_and(|at| at <= Instant::now());
-        if !due {
-            return Ok(());
-        }
+        let Some(sasl) = introduction.sasl else { return Ok(()) };
+        let Some(session) = self.session_to_renew() else { return Ok(()) };
+        let _renewing = match self.renewing.try_lock() {
+            Ok(renewing) => renewing,
+            Err(_) if Instant::now() < session.end => return Ok(()),
+            Err(_) => self.renewing.lock().await,
+        };
+        // Another one may have done it meanwhile.
+        let Some(session) = self.session_to_renew() else { return Ok(()) };
+        let Introduction { client_id, limit, renewal_limit, .. } = introduction;
+        let address = self.connection.address();
+        let credential = match Credential::get(sasl, address, limit).await {
+            Err(error @ BrokerError::NoToken { .. }) if Instant::now() < session.end => {
+                tracing::warn!(%error, "the token of before is in use until it ends");
+                let renewal = Instant::now() + RENEWALS_APART;
+                *self.session.lock() = Some(Session { renewal, ..session });
+                return Ok(());
+            }
+            credential => credential?,
+        };
         let held = self.connection.hold();
-        self.authenticate(introduction).await?;
+        let authenticating = self.authenticate(client_id, credential, renewal_limit);
+        within(renewal_limit, address, authenticating).await?;
         held.release();
-        tracing::debug!(address = %self.connection.address(), "authenticated again");
+        tracing::debug!(%address, "authenticated again");
         Ok(())
     }
 
-    async fn authenticate(&self, introduction: Introduction<'_>) -> Result<(), BrokerError> {
-        let Introduction { client_id, sasl, limit, .. } = introduction;
-        let Some(sasl) = sasl else { return Ok(()) };
-        let authenticated =
-            authenticate(&self.connection, &self.versions, client_id, sasl, limit).await?;
-        // Early enough for the answer to come in time.
-        let renewal =
-            authenticated.map(|lifetime| Instant::now() + lifetime.mul_f64(RENEWED_AFTER));
-        *self.renewal.lock() = renewal;
+    /// The session, if it is time to renew it.
+    fn session_to_renew(&self) -> Option<Session> {
+        let session = *self.session.lock();
+        session.filter(|session| session.renewal <= Instant::now())
+    }
+
+    async fn authenticate(
+        &self,
+        client_id: &StrBytes,
+        credential: Credential,
+        limit: Duration,
+    ) -> Result<(), BrokerError> {
+        let Self { connection, versions, .. } = self;
+        let lifetime = authenticate(connection, versions, client_id, credential, limit).await?;
+        let now = Instant::now();
+        let session = lifetime.map(|lifetime| {
+            // Early enough for the answer to come in time.
+            let renewal = now + lifetime.mul_f64(RENEWED_AFTER).max(RENEWALS_APART);
+            Session { renewal, end: renewal.max(now + lifetime) }
+        });
+        *self.session.lock() = session;
         Ok(())
     }
 }
 
 /// Share of a session's lifetime; Kafka's own clients take something between 0.85 and 0.95.
 const RENEWED_AFTER: f64 = 0.85;
+
+/// A broker refuses to be told within a second of the last time (KIP-368).
+const RENEWALS_APART: Duration = Duration::from_millis(1050);
 
 async fn ask(
     connection: &Connection,

@@ -8,7 +8,7 @@ mod settings;
 mod tls;
 mod token;
 
-pub(crate) use handshake::authenticate;
+pub(crate) use handshake::{Credential, authenticate};
 pub use options::{Credentials, Identity, Pem, Sasl, ScramHash, Security, Tls, TlsVersion, Trust};
 pub use settings::{SecurityError, SecuritySettings};
 pub(crate) use tls::{TlsContext, Trouble, trouble};

@@ -49,10 +49,9 @@ impl Connections {
         }
         if let Some(peer) = &state.peer {
             let peer = Arc::clone(peer);
-            if let Err(error) = peer.renew(introduction).await {
-                state.peer = None;
-                return Err(error);
-            }
+            // Others need not wait for what this takes.
+            drop(state);
+            peer.renew(introduction).await?;
             return Ok(peer);
         }
         if let Some((error, until)) = &state.resting

@@ -7,15 +7,49 @@ use headwater_broker::BrokerError;
 use kafka_protocol::messages::{SaslAuthenticateRequest, SaslHandshakeRequest};
 use kafka_protocol::protocol::{Request, StrBytes};
 
-use super::mechanism::Conversation;
+use super::mechanism::{Conversation, NotBegun};
 use super::options::Sasl;
 use crate::connection::Connection;
 use crate::frame::{Frame, decode};
+use crate::options::Address;
 use crate::versions::{Versions, call_name};
 
 const UNSUPPORTED_SASL_MECHANISM: i16 = 33;
 
-/// Tells the broker who this client is. Answers for how long that counts; `None`: as long as the connection
+/// All that this client has to say to a broker, before the first word of it is said.
+pub(crate) struct Credential {
+    mechanism: &'static str,
+    conversation: Conversation,
+}
+
+impl Credential {
+    /// Gets what is to be said to the broker at this address; a provider of tokens is waited for at most
+    /// `limit`.
+    ///
+    /// # Errors
+    /// [`BrokerError::NoToken`] when there is none just now, [`BrokerError::Unauthenticated`] when it
+    /// cannot be said.
+    pub(crate) async fn get(
+        sasl: &Sasl,
+        address: &Address,
+        limit: Duration,
+    ) -> Result<Self, BrokerError> {
+        let no_token = |cause| Err(BrokerError::NoToken { address: address.to_string(), cause });
+        let mechanism = sasl.mechanism();
+        match tokio::time::timeout(limit, Conversation::begin(sasl)).await {
+            Ok(Ok(conversation)) => Ok(Self { mechanism, conversation }),
+            Ok(Err(NotBegun::NoToken(cause))) => no_token(cause),
+            Ok(Err(NotBegun::Never(cause))) => Err(unauthenticated(address, mechanism, cause)),
+            Err(_) => no_token(format!("its provider gave none within {} ms", limit.as_millis())),
+        }
+    }
+}
+
+fn unauthenticated(address: &Address, mechanism: &'static str, cause: String) -> BrokerError {
+    BrokerError::Unauthenticated { address: address.to_string(), mechanism, cause }
+}
+
+/// Tells the broker who this client is, each step within `limit`. Answers for how long that counts; `None`: as long as the connection
 /// lasts.
 ///
 /// # Errors
@@ -24,13 +58,12 @@ pub(crate) async fn authenticate(
     connection: &Connection,
     versions: &Versions,
     client_id: &StrBytes,
-    sasl: &Sasl,
+    credential: Credential,
     limit: Duration,
 ) -> Result<Option<Duration>, BrokerError> {
-    let talk = Talk { connection, versions, client_id, mechanism: sasl.mechanism(), limit };
+    let Credential { mechanism, mut conversation } = credential;
+    let talk = Talk { connection, versions, client_id, mechanism, limit };
     talk.choose_mechanism().await?;
-    let mut conversation =
-        Conversation::begin(sasl).await.map_err(|cause| talk.unauthenticated(cause))?;
     let (mut lifetime_ms, mut answer) = (0, None);
     loop {
         let message = conversation.next(answer.as_deref());
@@ -91,7 +124,6 @@ impl Talk<'_> {
     }
 
     fn unauthenticated(&self, cause: String) -> BrokerError {
-        let address = self.connection.address().to_string();
-        BrokerError::Unauthenticated { address, mechanism: self.mechanism, cause }
+        unauthenticated(self.connection.address(), self.mechanism, cause)
     }
 }

@@ -21,9 +21,23 @@ pub(super) enum Conversation {
 /// Why an authentication does not go on, without secrets.
 pub(super) type Cause = String;
 
+/// Why an authentication does not begin.
+pub(super) enum NotBegun {
+    /// It never can.
+    Never(Cause),
+    /// There is no token just now.
+    NoToken(Cause),
+}
+
+impl From<Cause> for NotBegun {
+    fn from(cause: Cause) -> Self {
+        Self::Never(cause)
+    }
+}
+
 impl Conversation {
     /// Begins with what this client has to say, or with what a token provider said.
-    pub(super) async fn begin(sasl: &Sasl) -> Result<Self, Cause> {
+    pub(super) async fn begin(sasl: &Sasl) -> Result<Self, NotBegun> {
         match sasl {
             Sasl::Plain(credentials) => Ok(Self::Once(Some(plain(credentials)?))),
             Sasl::Scram(_, credentials) => {
@@ -32,7 +46,7 @@ impl Conversation {
             }
             Sasl::OAuthBearer(source) => {
                 let token = source.token().await;
-                let token = token.map_err(|error| format!("there is no token: {error}"))?;
+                let token = token.map_err(|error| NotBegun::NoToken(error.to_string()))?;
                 Ok(Self::Bearer(Some(bearer(&token)?)))
             }
         }

@@ -9,6 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+#[cfg(doc)]
+use headwater_broker::BrokerError;
 use headwater_broker::{Clock, Secret, SystemClock};
 
 /// Why there is no token.
@@ -30,15 +32,17 @@ impl BearerToken {
     }
 }
 
-/// Gets tokens. It is asked once for each connection, and again before what the broker allows a
+/// Gets tokens. It is asked for each connection, and again before what the broker allows a
 /// connection is over; whether the same token serves for several is its own matter.
 #[async_trait]
 pub trait TokenProvider: fmt::Debug + Send + Sync {
-    /// A token that is valid now, and for a while.
+    /// A token that is valid now, and for a while. It is waited for as long as opening a connection may
+    /// take (`socket.connection.setup.timeout.ms`).
     ///
     /// # Errors
-    /// Why there is none. The instance fails with it, as with a password that is wrong: a provider
-    /// that depends on another service tries again by itself.
+    /// Why there is none just now. The provider is asked again, as a broker is that cannot be reached: what
+    /// waits for it fails with [`BrokerError::NoToken`] after `default.api.timeout.ms`. A connection whose
+    /// session has not ended goes on meanwhile. The text gets into logs: it must hold nothing secret.
     async fn token(&self) -> Result<BearerToken, TokenError>;
 }
 

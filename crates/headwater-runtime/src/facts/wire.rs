@@ -150,22 +150,20 @@ pub(super) struct TaskNote {
 
 pub(super) fn note((id, note): (&TaskId, &super::TaskNote)) -> TaskNote {
     let super::TaskNote { reason, behind } = note.clone();
-    TaskNote { task: tasks([id]).pop(), reason, behind }
+    TaskNote { task: Some(task(*id)), reason, behind }
 }
 
 pub(super) fn notes(notes: Vec<TaskNote>) -> BTreeMap<TaskId, super::TaskNote> {
-    let note = |TaskNote { task, reason, behind }| {
-        let task: Task = task?;
-        let id = TaskId::new(task.subtopology, task.partition);
-        Some((id, super::TaskNote { reason, behind }))
+    let note = |TaskNote { task, reason, behind }: TaskNote| {
+        Some((task_id(&task?), super::TaskNote { reason, behind }))
     };
     notes.into_iter().filter_map(note).collect()
 }
 
 impl From<&super::StandingShare> for StandingShare {
     fn from(share: &super::StandingShare) -> Self {
-        let warmup = |(task, progress): (&TaskId, &super::WarmupProgress)| Warmup {
-            task: tasks([task]).pop(),
+        let warmup = |(id, progress): (&TaskId, &super::WarmupProgress)| Warmup {
+            task: Some(task(*id)),
             best_lag: progress.best_lag.to_restore(),
             rounds_without_progress: progress.rounds_without_progress,
         };
@@ -182,11 +180,11 @@ impl From<&super::StandingShare> for StandingShare {
 impl From<StandingShare> for super::StandingShare {
     fn from(message: StandingShare) -> Self {
         let warmup = |warmup: Warmup| {
-            let task = warmup.task?;
+            let task = task_id(&warmup.task?);
             let lag = warmup.best_lag.map_or(super::Lag::Unknown, super::Lag::Behind);
             let mut progress = super::WarmupProgress::new(lag);
             progress.rounds_without_progress = warmup.rounds_without_progress;
-            Some((TaskId::new(task.subtopology, task.partition), progress))
+            Some((task, progress))
         };
         Self {
             generation: message.generation,
@@ -198,14 +196,21 @@ impl From<StandingShare> for super::StandingShare {
     }
 }
 
+fn task(id: TaskId) -> Task {
+    Task { subtopology: id.subtopology.0, partition: id.partition }
+}
+
+fn task_id(task: &Task) -> TaskId {
+    TaskId::new(task.subtopology, task.partition)
+}
+
 pub(super) fn tasks<'a>(ids: impl IntoIterator<Item = &'a TaskId>) -> Vec<Task> {
-    let task = |id: &TaskId| Task { subtopology: id.subtopology.0, partition: id.partition };
-    ids.into_iter().map(task).collect()
+    ids.into_iter().copied().map(task).collect()
 }
 
 pub(super) fn offset_sums(held: &BTreeMap<TaskId, Option<u64>>) -> Vec<OffsetSum> {
     let known = held.iter().filter_map(|(id, offsets)| Some((id, (*offsets)?)));
-    let sum = |(id, offsets)| OffsetSum { task: tasks([id]).pop(), offsets };
+    let sum = |(id, offsets): (&TaskId, u64)| OffsetSum { task: Some(task(*id)), offsets };
     known.map(sum).collect()
 }
 
@@ -215,13 +220,12 @@ pub(super) fn held(
 ) -> BTreeMap<TaskId, Option<u64>> {
     let mut held: BTreeMap<TaskId, Option<u64>> =
         task_ids(with_state).into_iter().map(|task| (task, None)).collect();
-    held.extend(offset_sums.iter().filter_map(|sum| {
-        let task = sum.task.as_ref()?;
-        Some((TaskId::new(task.subtopology, task.partition), Some(sum.offsets)))
-    }));
+    held.extend(
+        offset_sums.iter().filter_map(|sum| Some((task_id(sum.task.as_ref()?), Some(sum.offsets)))),
+    );
     held
 }
 
 pub(super) fn task_ids(tasks: &[Task]) -> BTreeSet<TaskId> {
-    tasks.iter().map(|task| TaskId::new(task.subtopology, task.partition)).collect()
+    tasks.iter().map(task_id).collect()
 }

@@ -44,6 +44,8 @@ struct Journal {
     compact_length: u64,
     /// Bytes of a failed write may lie behind the end and could not be cut off yet.
     torn: bool,
+    /// After a loss of power its name could be that of the file before it.
+    is_name_loose: bool,
     fsync: bool,
 }
 
@@ -132,7 +134,9 @@ impl State {
 }
 
 impl Journal {
-    /// Writes the catalog into a new file and puts it in the place of the old one.
+    /// Writes the catalog into a new file and puts it in the place of the old one. When it is there nothing
+    /// may be written to the old one any more; until its name is durable nothing is written to the new one
+    /// either, and both hold the same.
     fn create(
         files: &Arc<dyn Files>,
         path: PathBuf,
@@ -145,13 +149,33 @@ impl Journal {
         file.write_all_at(text.as_bytes(), 0)?;
         file.sync()?;
         files.rename(&new_path, &path)?;
-        sync_directory_of(&**files, &path)?;
-        let length = text.len() as u64;
-        let files = Arc::clone(files);
-        Ok(Self { files, path, file, length, compact_length: length, torn: false, fsync })
+        let mut journal = Self {
+            files: Arc::clone(files),
+            path,
+            file,
+            length: text.len() as u64,
+            compact_length: text.len() as u64,
+            torn: false,
+            is_name_loose: true,
+            fsync,
+        };
+        if let Err(error) = journal.fix_name() {
+            let path = journal.path.display();
+            tracing::warn!(%path, %error, "nothing is written until the name of the journal is durable");
+        }
+        Ok(journal)
+    }
+
+    fn fix_name(&mut self) -> io::Result<()> {
+        sync_directory_of(&*self.files, &self.path)?;
+        self.is_name_loose = false;
+        Ok(())
     }
 
     fn append(&mut self, entry: &Entry, faults: &Faults) -> io::Result<()> {
+        if self.is_name_loose {
+            self.fix_name()?;
+        }
         if self.torn {
             self.file.set_length(self.length)?;
             self.torn = false;
@@ -221,4 +245,90 @@ fn parse(line: &[u8]) -> Option<Entry> {
         return None;
     }
     serde_json::from_slice(json).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::files::{LockedFile, SystemFiles};
+
+    /// The operating system's, with a directory that cannot be synced at times.
+    #[derive(Debug, Default)]
+    struct Unsteady {
+        fails: AtomicBool,
+    }
+
+    impl Files for Unsteady {
+        fn create_directories(&self, path: &Path) -> io::Result<()> {
+            SystemFiles.create_directories(path)
+        }
+
+        fn names_in(&self, path: &Path) -> io::Result<Vec<OsString>> {
+            SystemFiles.names_in(path)
+        }
+
+        fn exists(&self, path: &Path) -> bool {
+            SystemFiles.exists(path)
+        }
+
+        fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn StoredFile>> {
+            SystemFiles.open(path, mode)
+        }
+
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            SystemFiles.rename(from, to)
+        }
+
+        fn remove_file(&self, path: &Path) -> io::Result<()> {
+            SystemFiles.remove_file(path)
+        }
+
+        fn remove_directory(&self, path: &Path) -> io::Result<()> {
+            SystemFiles.remove_directory(path)
+        }
+
+        fn remove_directory_all(&self, path: &Path) -> io::Result<()> {
+            SystemFiles.remove_directory_all(path)
+        }
+
+        fn sync_directory(&self, path: &Path) -> io::Result<()> {
+            if self.fails.load(Ordering::Relaxed) {
+                return Err(io::Error::other("the disk does not answer"));
+            }
+            SystemFiles.sync_directory(path)
+        }
+
+        fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn LockedFile>>> {
+            SystemFiles.lock(path)
+        }
+    }
+
+    #[test]
+    fn what_is_acknowledged_is_in_the_file_of_that_name() {
+        let home = tempfile::tempdir().unwrap();
+        let unsteady = Arc::new(Unsteady::default());
+        let files: Arc<dyn Files> = Arc::clone(&unsteady) as _;
+        let fresh = || Catalog::new(Uuid::nil());
+        let store = CatalogStore::open(&files, home.path(), false, fresh()).unwrap();
+        let give_id = || {
+            store.change(&Faults::default(), |catalog| {
+                let next = catalog.next_producer_id + 1;
+                Ok((Entry::ProducerIds { next }, next))
+            })
+        };
+        let first = give_id().unwrap();
+        unsteady.fails.store(true, Ordering::Relaxed);
+        // Whether it can be loaded then or not.
+        drop(store.reload(&files, home.path(), false, fresh()));
+        assert!(give_id().is_err());
+        unsteady.fails.store(false, Ordering::Relaxed);
+        assert_eq!(give_id().unwrap(), first + 1);
+        let again = CatalogStore::open(&files, home.path(), false, fresh()).unwrap();
+        assert_eq!(again.read(|catalog| catalog.next_producer_id), first + 1);
+    }
 }

@@ -1,10 +1,11 @@
 //! The newest write to each key, gathered over many.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::segmented::segments_before;
+use crate::segmented::{is_before_segment, with_index};
 use crate::table::{KeyTable, Slot, Value};
-use crate::{ENTRY_OVERHEAD_BYTES, SegmentDrop, SortedBatch, SpaceId, WriteBatch};
+use crate::{ENTRY_OVERHEAD_BYTES, SortedBatch, SpaceId, WriteBatch};
 
 /// Writes to a task's storage of which only the last to each key is kept, so that a long stretch of
 /// a changelog costs the backend one write for each key in it, not one for each record.
@@ -31,8 +32,18 @@ pub struct LatestWrites {
     table: KeyTable<()>,
     bytes: usize,
     key: Vec<u8>,
-    drops: Vec<SegmentDrop>,
+    /// By space with segments.
+    lowest: BTreeMap<SpaceId, Lowest>,
     batch: WriteBatch,
+}
+
+/// Which segments of a space are gone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lowest {
+    /// Those before this one are not to be kept.
+    kept: u64,
+    /// The backend has dropped those before this one.
+    dropped: u64,
 }
 
 /// Bytes of a space id before a key.
@@ -45,7 +56,7 @@ impl LatestWrites {
             table: KeyTable::new(),
             bytes: 0,
             key: Vec::new(),
-            drops: Vec::new(),
+            lowest: BTreeMap::new(),
             batch: WriteBatch::new(),
         }
     }
@@ -72,10 +83,11 @@ impl LatestWrites {
         }
     }
 
-    /// Drops the [segments](crate::SegmentedOptions) of a space before this one, when all else is written.
+    /// Drops the [segments](crate::SegmentedOptions) of a space before this one, when all else is written. Nothing is
+    /// written to them any more, and none is dropped twice.
     pub fn drop_segments_before(&mut self, space: SpaceId, lowest: u64) {
-        let before = segments_before(lowest).into_iter();
-        self.drops.extend(before.map(|segments| SegmentDrop { space, segments }));
+        let Lowest { kept, .. } = self.lowest.entry(space).or_default();
+        *kept = lowest.max(*kept);
     }
 
     /// Number of writes: of different keys.
@@ -117,12 +129,22 @@ impl LatestWrites {
             let entry = table.get(slot);
             let (space, key) = entry.key().split_at(SPACE_BYTES);
             let space = SpaceId::new(u16::from_be_bytes([space[0], space[1]]));
+            if self.lowest.get(&space).is_some_and(|lowest| is_before_segment(key, lowest.kept)) {
+                continue;
+            }
             self.batch.push(space, key, entry.value());
         }
-        for SegmentDrop { space, segments } in self.drops.drain(..) {
-            self.batch.drop_segments(space, segments);
+        let rising = self.lowest.iter().filter(|(_, lowest)| lowest.dropped < lowest.kept);
+        for (&space, lowest) in rising {
+            for segments in with_index(lowest.dropped..lowest.kept) {
+                self.batch.drop_segments(space, segments);
+            }
         }
-        apply(self.batch.sort(), true)
+        apply(self.batch.sort(), true)?;
+        for lowest in self.lowest.values_mut() {
+            lowest.dropped = lowest.kept;
+        }
+        Ok(())
     }
 }
 
@@ -182,5 +204,37 @@ mod tests {
             prop_assert_eq!(lasts.last(), Some(&true));
             prop_assert_eq!((latest.len(), latest.bytes()), (0, 0));
         }
+    }
+
+    #[test]
+    fn each_segment_is_dropped_once_and_not_written_again() {
+        const SPACE: SpaceId = SpaceId::new(1);
+        let key = |segment: u64| segment.to_be_bytes();
+        let drained = |latest: &mut LatestWrites, outcome: Result<(), ()>| {
+            let (mut written, mut dropped) = (Vec::new(), Vec::new());
+            let drained = latest.drain(1000, |batch, _| {
+                written.extend(batch.iter().map(|write| write.key.to_vec()));
+                dropped.extend(batch.drops().map(|drop| drop.segments.clone()));
+                outcome
+            });
+            assert_eq!(drained, outcome);
+            (written, dropped)
+        };
+        let mut latest = LatestWrites::new();
+        for segment in [1, 2, 3] {
+            latest.put(SPACE, &key(segment), Some(b"x"));
+        }
+        latest.drop_segments_before(SPACE, 2);
+        let both = |segments| with_index(segments).to_vec();
+        let written = vec![key(2).to_vec(), key(3).to_vec()];
+        assert_eq!(drained(&mut latest, Ok(())), (written, both(0..2)));
+        latest.put(SPACE, &key(1), Some(b"late"));
+        latest.drop_segments_before(SPACE, 2);
+        assert_eq!(drained(&mut latest, Ok(())), (vec![], vec![]));
+        // What the backend did not take is still to be dropped.
+        latest.drop_segments_before(SPACE, 3);
+        assert_eq!(drained(&mut latest, Err(())), (vec![], both(2..3)));
+        latest.drop_segments_before(SPACE, 5);
+        assert_eq!(drained(&mut latest, Ok(())), (vec![], both(2..5)));
     }
 }

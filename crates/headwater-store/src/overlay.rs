@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::segmented::{is_before_segment, segments_before};
+use crate::segmented::{is_before_segment, with_index};
 use crate::table::{KeyHash, KeyTable, Slot, Value};
 use crate::{Direction, KeyRange, SpaceId, StorageReader, StoreError, WriteBatch};
 
@@ -98,8 +98,8 @@ pub struct Overlay<C = ()> {
     last_read: Option<Slot>,
     /// In a store with segments: those before this one are gone, and what is written to them is not kept.
     lowest_segment: u64,
-    /// Whether the backend is still to be told.
-    drops_segments: bool,
+    /// The backend was told to drop those before this one.
+    told_segment: u64,
     /// A value that was read from the backend and does not stay.
     scratch: Vec<u8>,
 }
@@ -161,7 +161,7 @@ impl<C: CacheContext> Overlay<C> {
             cache,
             last_read: None,
             lowest_segment: 0,
-            drops_segments: false,
+            told_segment: 0,
             scratch: Vec::new(),
         }
     }
@@ -291,7 +291,6 @@ impl<C: CacheContext> Overlay<C> {
     /// any more; those that wait in the record cache can be as long as they do.
     pub fn drop_segments_before(&mut self, lowest: u64) {
         self.lowest_segment = lowest;
-        self.drops_segments = true;
     }
 
     fn is_dropped(&self, slot: Slot) -> bool {
@@ -397,10 +396,11 @@ impl<C: CacheContext> Overlay<C> {
                 batch.push(self.space, entry.key(), entry.value());
             }
         }
-        if std::mem::take(&mut self.drops_segments) {
-            for segments in segments_before(lowest) {
+        if lowest > self.told_segment {
+            for segments in with_index(self.told_segment..lowest) {
                 batch.drop_segments(self.space, segments);
             }
+            self.told_segment = lowest;
         }
         self.sealed_bytes = std::mem::take(&mut self.open_bytes);
         self.sealed = true;
@@ -435,7 +435,7 @@ impl<C: CacheContext> Overlay<C> {
         }
         (self.open_bytes, self.sealed_bytes, self.clean_bytes) = (0, 0, 0);
         self.sealed = false;
-        self.drops_segments = self.lowest_segment > 0;
+        self.told_segment = 0;
         self.order += 1;
         self.releases += 1;
     }

@@ -240,9 +240,9 @@ impl SegmentedOptions {
     }
 }
 
-/// The segments of a store that are before this one, those of its index included.
-pub(crate) const fn segments_before(lowest: u64) -> [Range<u64>; 2] {
-    [0..lowest, INDEX..INDEX | lowest]
+/// The segments of a store with these numbers, those of its index included.
+pub(crate) const fn with_index(segments: Range<u64>) -> [Range<u64>; 2] {
+    [segments.start..segments.end, INDEX | segments.start..INDEX | segments.end]
 }
 
 /// Whether a stored key, or one of an index, is in a segment before this one.
@@ -282,7 +282,7 @@ pub fn read_session_key(bytes: &[u8]) -> Option<(&[u8], i64, i64)> {
 mod tests {
     use super::{
         SEGMENT_PREFIX, SegmentedKind, SegmentedOptions, is_before_segment, push_session_key,
-        push_window_key, read_session_key, read_window_key, segments_before,
+        push_window_key, read_session_key, read_window_key, with_index,
     };
     use crate::segment_of_key;
 
@@ -362,8 +362,8 @@ mod tests {
         for key in [&stored, &index] {
             assert!(is_before_segment(key, segment + 1) && !is_before_segment(key, segment));
             let number = segment_of_key(key);
-            assert!(segments_before(segment + 1).iter().any(|range| range.contains(&number)));
-            assert!(!segments_before(segment).iter().any(|range| range.contains(&number)));
+            assert!(with_index(0..segment + 1).iter().any(|range| range.contains(&number)));
+            assert!(!with_index(0..segment).iter().any(|range| range.contains(&number)));
         }
     }
 

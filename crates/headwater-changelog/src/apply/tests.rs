@@ -1,9 +1,12 @@
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Mutex;
 
 use headwater_records::{BatchBuilder, Compression, Header, Record, set_base_offset};
 use headwater_store::{
-    CommittedStore, Direction, KeyRange, KeyValueRead, MemoryBackend, OpenOptions, SegmentedKind,
-    StoreBackend, VersionedOptions, push_window_key, read_headers,
+    CommittedStore, Direction, KeyRange, KeyValueBytes, KeyValueRead, MemoryBackend, OpenOptions,
+    SegmentedKind, SortedBatch, StorageReader, StoreBackend, VersionedOptions, push_window_key,
+    read_headers,
 };
 
 use super::*;
@@ -26,43 +29,52 @@ fn restored_with_meta(
     let mut storage = MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
     let space = storage.space("store").unwrap();
     let reader = storage.reader();
-    let topic_partition = TopicPartition::new("changelog", 0);
+    let store = store_in(space, layout);
+    let memory = RestoreMemory::new(1 << 20);
+    let mut step = StoreStep::new(vec![storage], vec![store], &memory);
+    for (offset, &record) in (0..).zip(records) {
+        let is_last = offset + 1 == i64::try_from(records.len()).unwrap();
+        let stretch = Stretch { at_end_ms: is_last.then_some(1), ..stretch(offset, record) };
+        assert_eq!(step.apply(&[stretch]).unwrap()[0].records, 1);
+    }
+    (CommittedStore::new("store", space, reader), step.into_parts().0)
+}
+
+/// The store of the one changelog, of which nothing has been read.
+fn store_in(space: SpaceId, layout: Layout) -> ChangelogStore {
     let position = ChangelogPosition {
         topic_id: [1; 16],
         next_offset: 0,
         leader_epoch: None,
         at_end_ms: None,
     };
-    let store = ChangelogStore {
+    ChangelogStore {
         name: "store".to_owned(),
-        topic_partition,
+        topic_partition: TopicPartition::new("changelog", 0),
         storage: 0,
         space,
         layout,
         position,
-    };
-    let memory = RestoreMemory::new(1 << 20);
-    let mut step = StoreStep::new(vec![storage], vec![store], &memory);
-    for (offset, &(key, value, timestamp)) in (0..).zip(records) {
-        let mut builder = BatchBuilder::new(Compression::None);
-        let headers = [Header { name: "h", value: Some(b"1") }];
-        let (key, value) = (Some(key), value.map(str::as_bytes));
-        builder.append(Record { timestamp, key, value, headers: &headers }).unwrap();
-        let mut batches = builder.finish().stamp_none().to_vec();
-        set_base_offset(&mut batches, offset, 0).unwrap();
-        let is_last = offset + 1 == i64::try_from(records.len()).unwrap();
-        let stretch = Stretch {
-            changelog: 0,
-            batches: batches.into(),
-            aborted: Vec::new(),
-            from_offset: offset,
-            next_offset: offset + 1,
-            leader_epoch: None,
-            at_end_ms: is_last.then_some(1),
-        };
-        assert_eq!(step.apply(&[stretch]).unwrap()[0].records, 1);
     }
-    (CommittedStore::new("store", space, reader), step.into_parts().0)
+}
+
+/// One record of it.
+fn stretch(offset: i64, (key, value, timestamp): Logged<'_>) -> Stretch {
+    let mut builder = BatchBuilder::new(Compression::None);
+    let headers = [Header { name: "h", value: Some(b"1") }];
+    let (key, value) = (Some(key), value.map(str::as_bytes));
+    builder.append(Record { timestamp, key, value, headers: &headers }).expect("there is room");
+    let mut batches = builder.finish().stamp_none().to_vec();
+    set_base_offset(&mut batches, offset, 0).expect("it is a batch");
+    Stretch {
+        changelog: 0,
+        batches: batches.into(),
+        aborted: Vec::new(),
+        from_offset: offset,
+        next_offset: offset + 1,
+        leader_epoch: None,
+        at_end_ms: None,
+    }
 }
 
 fn stored(store: &mut CommittedStore, key: &str) -> Option<Vec<u8>> {
@@ -133,4 +145,77 @@ fn a_versioned_store_is_restored_update_by_update() {
         entries += 1;
     }
     assert_eq!(entries, 4, "two rows of a, the latest value of b, the stream time");
+}
+
+/// A storage that tells which segments it is asked to drop.
+#[derive(Debug)]
+struct Dropping {
+    inner: Box<dyn TaskStorage>,
+    dropped: Arc<Mutex<Vec<Range<u64>>>>,
+}
+
+impl TaskStorage for Dropping {
+    fn space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
+        self.inner.space(name)
+    }
+
+    fn segmented_space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
+        self.inner.segmented_space(name)
+    }
+
+    fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
+        self.inner.spaces()
+    }
+
+    fn drop_space(&mut self, space: SpaceId) -> Result<(), StoreError> {
+        self.inner.drop_space(space)
+    }
+
+    fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
+        let mut dropped = self.dropped.lock().expect("one thread");
+        dropped.extend(batch.drops().map(|drop| drop.segments.clone()));
+        self.inner.apply(batch, meta)
+    }
+
+    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.meta(key)
+    }
+
+    fn meta_entries(&self) -> Result<Vec<KeyValueBytes>, StoreError> {
+        self.inner.meta_entries()
+    }
+
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.inner.sync()
+    }
+
+    fn reader(&self) -> Arc<dyn StorageReader> {
+        self.inner.reader()
+    }
+
+    fn close(self: Box<Self>) -> Result<(), StoreError> {
+        self.inner.close()
+    }
+}
+
+/// A standby that follows for days drops each segment once, however often it writes.
+#[test]
+fn a_segment_is_dropped_once() {
+    let options = SegmentedOptions::new(SegmentedKind::Window, 120_000);
+    let mut inner = MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
+    let space = inner.segmented_space("store").unwrap();
+    let dropped = Arc::default();
+    let storage = Dropping { inner, dropped: Arc::clone(&dropped) };
+    let store = store_in(space, Layout::Segmented(options));
+    let memory = RestoreMemory::new(1 << 20);
+    let mut step = StoreStep::new(vec![Box::new(storage)], vec![store], &memory);
+    for (offset, start) in (0..).zip([0, 200_000, 210_000, 220_000, 290_000, 10_000, 295_000]) {
+        let mut key = Vec::new();
+        push_window_key(b"k", start, 0, &mut key);
+        step.apply(&[stretch(offset, (&key, Some("x"), start))]).unwrap();
+        step.finish(false).unwrap();
+    }
+    let dropped: Vec<_> = dropped.lock().unwrap().drain(..).filter(|it| it.end < 1 << 62).collect();
+    assert_eq!(dropped, [0..1, 1..2]);
+    assert_eq!(step.storages[0].storage.reader().approximate_entries(space).unwrap(), 5);
 }

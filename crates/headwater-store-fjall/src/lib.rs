@@ -29,6 +29,8 @@
 //! - A commit lies in one write buffer, and a buffer becomes durable as a whole. So data and stored
 //!   offsets appear together or not at all, whenever the end comes. A commit that is larger than the
 //!   write buffer does not pass through it: it is written to a table of its own.
+//! - Segments that a commit drops are deleted after it, in stretches that fit the write buffer. The commit says that they
+//!   are to go, so that the next opening goes on where a kill ended it.
 //! - [`OpenOptions::cache_bytes`] is for blocks of tables and for the write buffer together. Beyond it lie
 //!   the filters and indexes that a table keeps open, about two bytes a key at most.
 //! - Numbers of entries are exact: each key that is written is looked up before. For a new key the filters

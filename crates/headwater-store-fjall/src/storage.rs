@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use headwater_store::one_tree::Spaces;
 use headwater_store::one_tree::keys::{self, TreeKey};
 use headwater_store::{
-    Direction, KeyRange, KeyValueBytes, MetaUpdate, SortedBatch, SpaceId, StorageReader,
-    StoreError, TaskStorage, WriteBatch,
+    Damage, Direction, KeyRange, KeyValueBytes, MetaUpdate, RecordProblem, SegmentDrop,
+    SortedBatch, SpaceId, StorageReader, StoreError, TaskStorage,
 };
 
-use crate::database::{Database, ENTRY_OVERHEAD_BYTES, Enough};
+use crate::database::{Database, ENTRY_OVERHEAD_BYTES, Enough, Writes};
 use crate::reader::FjallReader;
 
 #[derive(Debug)]
@@ -35,61 +35,80 @@ impl FjallStorage {
         Ok(storage)
     }
 
-    /// Deletes what a kill in the middle of [`drop_space`](TaskStorage::drop_space) left behind.
+    /// Deletes what a kill in the middle of a drop left behind, of a space or of segments.
     fn finish_drops(&self) -> Result<(), StoreError> {
-        self.spaces.dropped().try_for_each(|id| self.delete_entries(id))
+        self.spaces.dropped().try_for_each(|id| self.delete_entries(id))?;
+        for (key, value) in prefixed(&self.database, keys::SEGMENT_DROPS)? {
+            let gone = keys::read_segment_drop(&key, &value).ok_or_else(|| {
+                let (expected, found) = (18, key.len() + value.len());
+                let problem = RecordProblem::Length { expected, found };
+                let damage = Damage::Record { record: "drop of segments", problem };
+                StoreError::damaged(self.database.dir(), damage)
+            })?;
+            self.delete_segments(&gone)?;
+        }
+        Ok(())
     }
 
+    /// Deletes all of a space. The number of its entries goes last and says whether there may be any.
     fn delete_entries(&self, space: SpaceId) -> Result<(), StoreError> {
+        let count = keys::count(space);
+        if self.database.get("drop a space", &count)?.is_none() {
+            return Ok(());
+        }
+        let all = keys::range(space, &KeyRange::all());
+        self.delete_range("drop a space", all, |writes, _, is_last| {
+            if is_last {
+                writes.put(&count, None);
+            }
+        })
+    }
+
+    /// Deletes the entries of segments, and then the record that says to do so.
+    fn delete_segments(&self, gone: &SegmentDrop) -> Result<(), StoreError> {
+        let space = gone.space;
+        let counts = self.spaces.counts().read();
+        let count = counts.get(&space).ok_or(StoreError::UnknownSpace { space })?;
+        let range = keys::range(space, &gone.keys());
+        self.delete_range("drop segments", range, |writes, deleted, is_last| {
+            let left = count.load(Ordering::Relaxed) - deleted;
+            count.store(left, Ordering::Relaxed);
+            writes.put(&keys::count(space), Some(&left.to_be_bytes()));
+            if is_last {
+                writes.put(&keys::segment_drop(gone), None);
+            }
+        })
+    }
+
+    /// Deletes the entries of a range in stretches that fit the write buffer, each as one with what `beside` writes: it
+    /// is told how many entries the stretch deletes, and whether it is the last.
+    fn delete_range(
+        &self,
+        operation: &'static str,
+        (mut start, end): (Bound<TreeKey>, Bound<TreeKey>),
+        mut beside: impl FnMut(&Writes<'_>, u64, bool),
+    ) -> Result<(), StoreError> {
         let room = self.database.write_buffer_bytes();
         loop {
             let (mut found, mut bytes) = (Vec::new(), 0);
-            let all = keys::range(space, &KeyRange::all());
-            self.database.scan("drop a space", all, Direction::Forward, |key, _| {
+            self.database.scan(operation, (start, end.clone()), Direction::Forward, |key, _| {
                 bytes += buffered_bytes(key, None);
-                found.push(key.to_vec());
+                found.push(TreeKey::from_slice(key));
                 if bytes < room { Enough::No } else { Enough::Yes }
             })?;
-            let count = keys::count(space);
-            if found.is_empty() && self.database.get("drop a space", &count)?.is_none() {
-                return Ok(());
-            }
-            self.database.write("drop a space", |writes| {
+            let is_last = bytes < room;
+            self.database.write(operation, |writes| {
                 for key in &found {
                     writes.put(key, None);
                 }
-                writes.put(&count, None);
+                beside(writes, found.len() as u64, is_last);
             })?;
             self.database.flush_if_full()?;
-        }
-    }
-
-    /// Fills `expanded` with what a batch writes and with a deletion of each key that it drops.
-    fn expand_drops(
-        &self,
-        batch: SortedBatch<'_>,
-        expanded: &mut WriteBatch,
-    ) -> Result<(), StoreError> {
-        for write in batch.iter() {
-            expanded.push(write.space, write.key, write.value);
-        }
-        for gone in batch.drops() {
-            let space = gone.space;
-            self.spaces.name_of(space)?;
-            let dropped = gone.keys();
-            for write in batch.iter().filter(|it| it.space == space && dropped.contains(it.key)) {
-                expanded.push(space, write.key, None);
+            match found.pop() {
+                Some(last) if !is_last => start = Bound::Excluded(last),
+                _ => return Ok(()),
             }
-            if dropped.is_empty() {
-                continue;
-            }
-            let range = keys::range(space, &dropped);
-            self.database.scan("drop a segment", range, Direction::Forward, |key, _| {
-                expanded.push(space, keys::entry_key(key), None);
-                Enough::No
-            })?;
         }
-        Ok(())
     }
 
     /// What the batch makes of the numbers of entries.
@@ -151,19 +170,19 @@ impl TaskStorage for FjallStorage {
     }
 
     fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
-        let mut with_drops = WriteBatch::new();
-        let batch = if batch.drops().len() == 0 {
-            batch
-        } else {
-            self.expand_drops(batch, &mut with_drops)?;
-            with_drops.sort()
-        };
         let counts = self.count(batch)?;
         let mut small: BTreeMap<TreeKey, Option<Vec<u8>>> = BTreeMap::new();
         for update in meta {
             let key = keys::meta(&update.key);
             Database::check_key(&key)?;
             small.insert(key, update.value.clone());
+        }
+        // The segments go afterwards, in stretches of their own; a kill in between leaves word of them.
+        let drops = batch.drops().filter(|gone| !gone.segments.is_empty());
+        for gone in drops.clone() {
+            self.spaces.name_of(gone.space)?;
+            let end = gone.segments.end.to_be_bytes().to_vec();
+            small.insert(keys::segment_drop(gone), Some(end));
         }
         small.extend(
             counts.iter().map(|(&space, entries)| {
@@ -189,7 +208,8 @@ impl TaskStorage for FjallStorage {
                 count.store(entries, Ordering::Relaxed);
             }
         }
-        Ok(())
+        drop(all);
+        drops.clone().try_for_each(|gone| self.delete_segments(gone))
     }
 
     fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {

@@ -160,7 +160,7 @@ impl<'a> SortedBatch<'a> {
     }
 
     /// The segments to be dropped, once everything is written.
-    pub fn drops(self) -> impl ExactSizeIterator<Item = &'a SegmentDrop> {
+    pub fn drops(self) -> impl ExactSizeIterator<Item = &'a SegmentDrop> + Clone {
         self.0.drops.iter()
     }
 

@@ -103,6 +103,50 @@ fn a_drop_that_was_cut_short_is_finished_by_the_next_opening() {
 }
 
 #[test]
+fn a_drop_of_segments_that_was_cut_short_is_finished_by_the_next_opening() {
+    let home = tempfile::tempdir().unwrap();
+    let mut storage = open(home.path()).unwrap();
+    let space = storage.segmented_space("windows").unwrap();
+    put(&mut *storage, space, 300);
+    storage.close().unwrap();
+    let segment = |key: u64| key << 48;
+    let word = [&[0, 0, b'd'][..], &space.get().to_be_bytes(), &segment(50).to_be_bytes()].concat();
+    let count = [&[0, 0, b'n'][..], &space.get().to_be_bytes()].concat();
+    // As a commit leaves it that drops 100 segments and is killed when 10 keys are deleted.
+    raw(home.path(), |tree, seqno| {
+        tree.insert(word.as_slice(), segment(150).to_be_bytes(), seqno);
+        for key in 50..60_u16 {
+            tree.remove([space.get().to_be_bytes(), key.to_be_bytes()].concat(), seqno + 1);
+        }
+        tree.insert(count.as_slice(), 290_u64.to_be_bytes(), seqno + 1);
+    });
+    let storage = open(home.path()).unwrap();
+    let reader = storage.reader();
+    assert_eq!(reader.approximate_entries(space).unwrap(), 200);
+    let mut chunk = Chunk::new(1000);
+    reader.scan(space, &KeyRange::all(), Direction::Forward, &mut chunk).unwrap();
+    let left: Vec<_> = chunk.iter().map(|(key, _)| [key[0], key[1]]).collect();
+    let expected: Vec<_> = (0..50_u16).chain(150..300).map(u16::to_be_bytes).collect();
+    assert_eq!(left, expected);
+    drop(reader);
+    storage.close().unwrap();
+    raw(home.path(), |tree, _| {
+        assert!(tree.get(word.as_slice(), SeqNo::MAX).unwrap().is_none());
+    });
+}
+
+#[test]
+fn word_of_a_drop_that_makes_no_sense_is_damage() {
+    let home = tempfile::tempdir().unwrap();
+    open(home.path()).unwrap().close().unwrap();
+    raw(home.path(), |tree, seqno| {
+        tree.insert([0, 0, b'd', 0], [0; 8], seqno);
+    });
+    let error = open(home.path()).unwrap_err();
+    assert!(error.is_damage(), "{error:?}");
+}
+
+#[test]
 fn the_number_of_entries_outlives_a_close() {
     let home = tempfile::tempdir().unwrap();
     let mut storage = open(home.path()).unwrap();

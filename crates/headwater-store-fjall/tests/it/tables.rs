@@ -25,6 +25,11 @@ enum Step {
         every: u32,
         bytes: usize,
     },
+    /// Drops the segments of `keys` keys from `first` on.
+    Drop {
+        first: u32,
+        keys: u32,
+    },
     Sync,
     Close,
     /// What was not synced may be lost, but whole commits only.
@@ -37,6 +42,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => (0..4000_u32, keys, 1..7_u32, bytes)
             .prop_map(|(first, keys, every, bytes)| Step::Write { first, keys, every, bytes }),
+        3 => (0..4000_u32, 0..6000_u32).prop_map(|(first, keys)| Step::Drop { first, keys }),
         2 => Just(Step::Sync),
         1 => Just(Step::Close),
         1 => Just(Step::Crash),
@@ -72,8 +78,34 @@ fn apply(
     commit: usize,
     step: &Step,
 ) {
-    let Step::Write { first, keys, every, bytes } = *step else { return };
     let mut batch = WriteBatch::new();
+    match *step {
+        Step::Write { first, keys, every, bytes } => {
+            write(&mut batch, space, model, commit, (first, keys, every, bytes));
+        }
+        Step::Drop { first, keys } => {
+            let dropped = first..first + keys;
+            // The number of a segment is the first 8 bytes of its keys.
+            let segment = |key: u32| u64::from(key) << 32;
+            batch.drop_segments(space, segment(dropped.start)..segment(dropped.end));
+            model.retain(|key, _| {
+                let number = u32::from_be_bytes(key.as_slice().try_into().expect("4 bytes"));
+                !dropped.contains(&number)
+            });
+        }
+        Step::Sync | Step::Close | Step::Crash => unreachable!("no commit"),
+    }
+    let meta = MetaUpdate { key: b"commit".to_vec(), value: Some(commit.to_be_bytes().to_vec()) };
+    storage.apply(batch.sort(), &[meta]).expect("the writes are applied");
+}
+
+fn write(
+    batch: &mut WriteBatch,
+    space: SpaceId,
+    model: &mut Model,
+    commit: usize,
+    (first, keys, every, bytes): (u32, u32, u32, usize),
+) {
     for number in (first..).step_by(every as usize).take(keys as usize) {
         // Values that differ from commit to commit.
         let value = vec![u8::try_from(commit % 251).expect("below 251"); bytes];
@@ -86,8 +118,6 @@ fn apply(
             model.insert(key.to_vec(), value);
         }
     }
-    let meta = MetaUpdate { key: b"commit".to_vec(), value: Some(commit.to_be_bytes().to_vec()) };
-    storage.apply(batch.sort(), &[meta]).expect("the writes are applied");
 }
 
 proptest! {
@@ -102,7 +132,7 @@ proptest! {
         let mut synced = 0;
         for step in &steps {
             match step {
-                Step::Write { .. } => {
+                Step::Write { .. } | Step::Drop { .. } => {
                     let mut model = history.last().expect("one at least").clone();
                     apply(&mut *storage, space, &mut model, history.len(), step);
                     history.push(model);
@@ -120,7 +150,7 @@ proptest! {
                     history.truncate(commit + 1);
                 }
             }
-            if !matches!(step, Step::Write { .. }) {
+            if !matches!(step, Step::Write { .. } | Step::Drop { .. }) {
                 synced = history.len() - 1;
             }
             let model = history.last().expect("one at least");

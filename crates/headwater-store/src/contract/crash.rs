@@ -89,12 +89,13 @@ impl Ledger {
             let found = history.get(index).map(|(found, value)| (found, number(value)));
             assert_eq!(found, Some((&key(b'h', commit), commit)), "meta says commit {last}");
         }
-        Self::check_segments(storage, last, newest);
+        // The commit after the newest may have got as far as its drop.
+        Self::check_segments(storage, last, if atomic { last } else { newest + 1 });
         last
     }
 
-    /// What `last` dropped is gone, what it did not drop is there unless a later commit dropped it.
-    fn check_segments(storage: &mut dyn TaskStorage, last: u64, newest: u64) {
+    /// What `last` dropped is gone, what it did not drop is there unless a later commit, up to `begun`, dropped it.
+    fn check_segments(storage: &mut dyn TaskStorage, last: u64, begun: u64) {
         let kept_from = |commit: u64| {
             (commit / Self::COMMITS_PER_SEGMENT).saturating_sub(1) * Self::COMMITS_PER_SEGMENT
         };
@@ -107,8 +108,7 @@ impl Ledger {
         for commit in &found {
             assert!(*commit >= kept_from(last), "a segment dropped before commit {last} is back");
         }
-        // The commit after the newest may have got as far as its drop.
-        for commit in kept_from(newest + 1).max(1)..=last {
+        for commit in kept_from(begun).max(1)..=last {
             assert!(found.contains(&commit), "meta says commit {last}, {commit} is missing");
         }
     }

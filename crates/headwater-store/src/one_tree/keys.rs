@@ -7,6 +7,7 @@
 //! | 0, 0 | `s`, name | space id of the store, 2 bytes big-endian |
 //! | 0, 0 | `n`, space id | number of entries, 8 bytes big-endian |
 //! | 0, 0 | `c`, space id, segment | number of entries of a segment that lies elsewhere, 8 bytes big-endian |
+//! | 0, 0 | `d`, space id, segment | the segment up to which, from that one on, segments are being dropped, 8 bytes big-endian |
 //! | 0, 0 | `m`, key | a record of the meta space |
 //! | space id | key | an entry of a store |
 //!
@@ -17,7 +18,7 @@ use std::ops::Bound;
 
 use smallvec::SmallVec;
 
-use crate::{KeyRange, SpaceId};
+use crate::{KeyRange, SegmentDrop, SpaceId};
 
 /// A key of the tree; most fit on the stack, so that a read does not allocate.
 pub type TreeKey = SmallVec<[u8; 64]>;
@@ -37,6 +38,9 @@ pub const METAS: &[u8] = &[0, 0, b'm'];
 const COUNTS: &[u8] = &[0, 0, b'n'];
 
 const SEGMENT_COUNTS: &[u8] = &[0, 0, b'c'];
+
+/// What the keys of all drops of segments begin with that may not be complete.
+pub const SEGMENT_DROPS: &[u8] = &[0, 0, b'd'];
 
 /// Key of an entry of a store.
 pub fn entry(space: SpaceId, key: &[u8]) -> TreeKey {
@@ -63,6 +67,21 @@ pub fn segment_count(space: SpaceId, segment: u64) -> TreeKey {
     let mut key = joined(SEGMENT_COUNTS, &space_prefix(space));
     key.extend_from_slice(&segment.to_be_bytes());
     key
+}
+
+/// Key of a drop of segments. Its value is the end of their numbers.
+pub fn segment_drop(gone: &SegmentDrop) -> TreeKey {
+    let mut key = joined(SEGMENT_DROPS, &space_prefix(gone.space));
+    key.extend_from_slice(&gone.segments.start.to_be_bytes());
+    key
+}
+
+/// The drop of which this is the key, without its prefix, and the value; `None` when they are of none.
+pub fn read_segment_drop(rest: &[u8], value: &[u8]) -> Option<SegmentDrop> {
+    let (space, start) = rest.split_first_chunk::<2>()?;
+    let number = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_be_bytes);
+    let segments = number(start)?..number(value)?;
+    Some(SegmentDrop { space: SpaceId::new(u16::from_be_bytes(*space)), segments })
 }
 
 /// Whether the segments of a space lie elsewhere.

@@ -2,23 +2,34 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use headwater_store::one_tree::keys;
+use headwater_store::one_tree::{Spaces, keys};
 use headwater_store::{
     BatchWrite, Chunk, Direction, KeyRange, SpaceId, StoreError, segment_of_key,
 };
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::database::Database;
 use crate::reader::fill;
 
+#[cfg(test)]
+mod tests;
+
 /// The segments of a storage, shared by its writer and its readers.
 ///
-/// Every read of a segment takes the lock, so that none is dropped under a reader; only who makes or drops one makes
-/// readers wait.
+/// The lock is held only to look a segment up, never while one is read or written. A tree must not be dropped under a
+/// reader; so one that is dropped waits until no reader has it any more.
 #[derive(Debug, Default)]
-pub(crate) struct Segments(RwLock<BTreeMap<(SpaceId, u64), Segment>>);
+pub(crate) struct Segments {
+    segments: RwLock<BTreeMap<Id, Arc<Segment>>>,
+    /// Those that are gone from the store and that somebody may still read.
+    read: Mutex<Vec<(Id, Arc<Segment>)>>,
+}
+
+/// Space and number.
+type Id = (SpaceId, u64);
 
 /// A segment. Its tree holds the entries under their whole keys.
 #[derive(Debug)]
@@ -28,36 +39,58 @@ struct Segment {
 }
 
 impl Segments {
-    /// Opens the segments that the database has. Those of no space of the storage are what a kill in the middle of a drop
-    /// left behind; they go.
-    pub(crate) fn open(
-        &self,
-        database: &Database,
-        is_known: impl Fn(SpaceId) -> bool,
-    ) -> Result<(), StoreError> {
+    /// Opens the segments that the database has, and gives each space with segments the sum of their entries: a kill may
+    /// have come between the two. A tree without a number of entries, or of no space of the storage, is what a kill in the
+    /// middle of a drop left behind; it goes.
+    pub(crate) fn open(&self, database: &Database, spaces: &Spaces) -> Result<(), StoreError> {
+        let counts = spaces.counts().read();
+        let totals = || counts.iter().filter(|&(&space, _)| keys::has_segments(space));
+        totals().for_each(|(_, total)| total.store(0, Ordering::Relaxed));
         let trees = database.db("list the segments", |db| Ok(db.tree_names()))?;
         for (space, number) in trees.iter().filter_map(|tree| segment_of(tree)) {
-            if !is_known(space) {
-                drop_tree(database, (space, number))?;
-                continue;
-            }
             let count = keys::segment_count(space, number);
             let count = database.tree("read a count", |tree| tree.get(count))?;
             let count = count.and_then(|bytes| bytes.as_ref().try_into().ok());
-            self.make(database, (space, number), count.map_or(0, u64::from_be_bytes))?;
+            if let (Some(total), Some(count)) = (counts.get(&space), count) {
+                let entries = u64::from_be_bytes(count);
+                self.insert(database, (space, number), entries)?;
+                total.fetch_add(entries, Ordering::Relaxed);
+            } else {
+                forget(database, (space, number))?;
+                drop_tree(database, (space, number))?;
+            }
         }
         Ok(())
     }
 
-    fn make(
+    /// Makes a segment, without entries also where one of the same number is not gone yet.
+    fn make(&self, database: &Database, id: Id) -> Result<Arc<Segment>, StoreError> {
+        self.drop_unread(database)?;
+        let mut read = self.read.lock();
+        if let Some(index) = read.iter().position(|(it, _)| *it == id) {
+            let (_, old) = read.swap_remove(index);
+            database.db("drop a segment", |_| old.tree.clear())?;
+        }
+        drop(read);
+        let segment = self.insert(database, id, 0)?;
+        write_count(database, id, 0)?;
+        Ok(segment)
+    }
+
+    fn insert(
         &self,
         database: &Database,
-        segment: (SpaceId, u64),
+        id: Id,
         entries: u64,
-    ) -> Result<(), StoreError> {
-        let tree = database.db("open a segment", |db| db.open_tree(name_of(segment)))?;
-        self.0.write().insert(segment, Segment { tree, entries: AtomicU64::new(entries) });
-        Ok(())
+    ) -> Result<Arc<Segment>, StoreError> {
+        let tree = database.db("open a segment", |db| db.open_tree(name_of(id)))?;
+        let segment = Arc::new(Segment { tree, entries: AtomicU64::new(entries) });
+        self.segments.write().insert(id, Arc::clone(&segment));
+        Ok(segment)
+    }
+
+    fn find(&self, id: Id) -> Option<Arc<Segment>> {
+        self.segments.read().get(&id).cloned()
     }
 
     /// The value of a key, in the segment where it lies.
@@ -67,8 +100,7 @@ impl Segments {
         space: SpaceId,
         key: &[u8],
     ) -> Result<Option<sled::IVec>, StoreError> {
-        let segments = self.0.read();
-        let segment = segments.get(&(space, segment_of_key(key)));
+        let segment = self.find((space, segment_of_key(key)));
         segment.map_or(Ok(None), |segment| database.db("read", |_| segment.tree.get(key)))
     }
 
@@ -85,15 +117,22 @@ impl Segments {
             Bound::Included(key) | Bound::Excluded(key) => segment_of_key(key),
             Bound::Unbounded => open,
         };
-        let (first, last) = (number(&range.start, 0), number(&range.end, u64::MAX));
-        let segments = self.0.read();
-        let mut segments = segments.range((space, first)..=(space, last));
+        let mut first = Bound::Included((space, number(&range.start, 0)));
+        let mut last = Bound::Included((space, number(&range.end, u64::MAX)));
         while !chunk.is_full() {
+            let segments = self.segments.read();
+            let mut within = segments.range((first, last));
             let next = match direction {
-                Direction::Forward => segments.next(),
-                Direction::Reverse => segments.next_back(),
+                Direction::Forward => within.next(),
+                Direction::Reverse => within.next_back(),
             };
-            let Some((_, segment)) = next else { break };
+            let Some((&id, segment)) = next else { break };
+            let segment = Arc::clone(segment);
+            drop(segments);
+            match direction {
+                Direction::Forward => first = Bound::Excluded(id),
+                Direction::Reverse => last = Bound::Excluded(id),
+            }
             database.db("read a range", |_| {
                 let range = (range.start.clone(), range.end.clone());
                 fill(segment.tree.range(range), direction, chunk, |key| key)
@@ -113,20 +152,22 @@ impl Segments {
         let mut writes = writes.peekable();
         while let Some(first) = writes.peek() {
             let number = segment_of_key(first.key);
-            if !self.0.read().contains_key(&(space, number)) {
-                self.make(database, (space, number), 0)?;
-            }
-            let segments = self.0.read();
-            let Segment { tree, entries } = &segments[&(space, number)];
+            let id = (space, number);
+            let segment = match self.find(id) {
+                Some(segment) => segment,
+                None => self.make(database, id)?,
+            };
+            let Segment { tree, entries } = &*segment;
             let before = entries.load(Ordering::Relaxed);
-            database.tree("apply", |counts| {
+            database.db("apply", |_| {
                 while let Some(write) = writes.next_if(|it| segment_of_key(it.key) == number) {
                     write_entry(tree, entries, write.key, write.value)?;
                 }
-                let now = entries.load(Ordering::Relaxed);
-                total.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
-                counts.insert(keys::segment_count(space, number), &now.to_be_bytes()).map(drop)
+                Ok(())
             })?;
+            let now = entries.load(Ordering::Relaxed);
+            total.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+            write_count(database, id, now)?;
         }
         Ok(())
     }
@@ -142,27 +183,63 @@ impl Segments {
             return Ok(0);
         }
         let range = (space, numbers.start)..(space, numbers.end);
-        let dropped: Vec<((SpaceId, u64), Segment)> =
-            self.0.write().extract_if(range, |_, _| true).collect();
-        dropped.into_iter().try_fold(0, |sum, (segment, Segment { tree, entries })| {
-            drop(tree);
-            drop_tree(database, segment)?;
-            Ok(sum + entries.into_inner())
-        })
+        let dropped: Vec<(Id, Arc<Segment>)> =
+            self.segments.write().extract_if(range, |_, _| true).collect();
+        self.drop_all(database, dropped)
     }
 
     /// Drops all segments of a space.
     pub(crate) fn drop_space(&self, database: &Database, space: SpaceId) -> Result<(), StoreError> {
-        self.drop_range(database, space, 0..u64::MAX)?;
-        let last = self.0.write().remove(&(space, u64::MAX));
-        last.map_or(Ok(()), |_| drop_tree(database, (space, u64::MAX)))
+        let all = (space, 0)..=(space, u64::MAX);
+        let dropped: Vec<(Id, Arc<Segment>)> =
+            self.segments.write().extract_if(all, |_, _| true).collect();
+        self.drop_all(database, dropped).map(drop)
+    }
+
+    fn drop_all(
+        &self,
+        database: &Database,
+        dropped: Vec<(Id, Arc<Segment>)>,
+    ) -> Result<u64, StoreError> {
+        let mut sum = 0;
+        for (id, segment) in dropped {
+            sum += segment.entries.load(Ordering::Relaxed);
+            // A tree without its number is gone, also for the next opening.
+            forget(database, id)?;
+            self.read.lock().push((id, segment));
+        }
+        self.drop_unread(database)?;
+        Ok(sum)
+    }
+
+    /// Drops the trees of segments that are gone and that nobody reads any more.
+    fn drop_unread(&self, database: &Database) -> Result<(), StoreError> {
+        let mut read = self.read.lock();
+        for (id, segment) in std::mem::take(&mut *read) {
+            match Arc::try_unwrap(segment) {
+                Ok(Segment { tree, .. }) => {
+                    drop(tree);
+                    drop_tree(database, id)?;
+                }
+                Err(segment) => read.push((id, segment)),
+            }
+        }
+        Ok(())
     }
 }
 
-fn drop_tree(database: &Database, (space, number): (SpaceId, u64)) -> Result<(), StoreError> {
-    database.db("drop a segment", |db| db.drop_tree(name_of((space, number))))?;
+fn drop_tree(database: &Database, id: Id) -> Result<(), StoreError> {
+    database.db("drop a segment", |db| db.drop_tree(name_of(id)).map(drop))
+}
+
+fn write_count(database: &Database, (space, number): Id, entries: u64) -> Result<(), StoreError> {
+    let key = keys::segment_count(space, number);
+    database.tree("write a count", |tree| tree.insert(key, &entries.to_be_bytes()).map(drop))
+}
+
+fn forget(database: &Database, (space, number): Id) -> Result<(), StoreError> {
     database
-        .tree("drop a segment", |tree| tree.remove(keys::segment_count(space, number)).map(drop))
+        .tree("forget a segment", |tree| tree.remove(keys::segment_count(space, number)).map(drop))
 }
 
 /// Writes one entry and keeps the count of entries.
@@ -180,7 +257,9 @@ pub(crate) fn write_entry(
         }
         None => {
             if tree.remove(key)?.is_some() {
-                entries.fetch_sub(1, Ordering::Relaxed);
+                // After a kill the number may be lower than what is there. Nobody else changes it.
+                let left = entries.load(Ordering::Relaxed).saturating_sub(1);
+                entries.store(left, Ordering::Relaxed);
             }
         }
     }
@@ -188,7 +267,7 @@ pub(crate) fn write_entry(
 }
 
 /// The name of a segment's tree: space id, number, both big-endian.
-fn name_of((space, number): (SpaceId, u64)) -> [u8; 10] {
+fn name_of((space, number): Id) -> [u8; 10] {
     let mut name = [0; 10];
     name[..2].copy_from_slice(&space.get().to_be_bytes());
     name[2..].copy_from_slice(&number.to_be_bytes());
@@ -196,7 +275,7 @@ fn name_of((space, number): (SpaceId, u64)) -> [u8; 10] {
 }
 
 /// The segment whose tree has this name; `None` when it is of none.
-fn segment_of(tree: &[u8]) -> Option<(SpaceId, u64)> {
+fn segment_of(tree: &[u8]) -> Option<Id> {
     let (space, number) = tree.split_first_chunk::<2>()?;
     let space = SpaceId::new(u16::from_be_bytes(*space));
     let number = u64::from_be_bytes(number.try_into().ok()?);

@@ -32,7 +32,7 @@ impl SledStorage {
             let count = database.tree("read a count", |tree| tree.get(keys::count(id)))?;
             Ok(count.map(|bytes| bytes.to_vec()))
         })?;
-        database.segments.open(&database, |space| spaces.contains(space))?;
+        database.segments.open(&database, &spaces)?;
         let storage = Self { spaces, synced_blobs: BTreeSet::new(), database };
         storage.finish_drops()?;
         Ok(storage)

@@ -101,6 +101,60 @@ fn the_number_of_entries_outlives_a_close() {
     assert_eq!(chunk.len(), 310);
 }
 
+/// A kill between the number of a segment and that of its store.
+#[test]
+fn the_number_of_entries_of_a_store_is_that_of_its_segments() {
+    let home = tempfile::tempdir().unwrap();
+    let mut storage = open(home.path()).unwrap();
+    let space = storage.segmented_space("windows").unwrap();
+    put(&mut *storage, space, 30);
+    storage.close().unwrap();
+    raw(home.path(), |db| {
+        let count = [&[0, 0, b'n'][..], &space.get().to_be_bytes()].concat();
+        db.insert(count, &10_u64.to_be_bytes()).unwrap().expect("the store's number");
+    });
+    let mut storage = open(home.path()).unwrap();
+    let reader = storage.reader();
+    assert_eq!(reader.approximate_entries(space).unwrap(), 30);
+    let mut batch = WriteBatch::new();
+    batch.drop_segments(space, 0..20 << 48);
+    storage.apply(batch.sort(), &[]).unwrap();
+    assert_eq!(reader.approximate_entries(space).unwrap(), 10);
+}
+
+/// A kill between the entries and their number leaves a number that is too low, never one without bounds.
+#[test]
+fn a_number_of_entries_that_is_too_low_does_not_fall_below_none() {
+    let home = tempfile::tempdir().unwrap();
+    for (name, prefix) in [("plain", &[0, 0, b'n'][..]), ("windows", &[0, 0, b'c'])] {
+        let mut storage = open(home.path()).unwrap();
+        let space = match name {
+            "plain" => storage.space(name).unwrap(),
+            _ => storage.segmented_space(name).unwrap(),
+        };
+        let keys = [0, 1, 2].map(|number| [0, 0, 0, 0, 0, 0, 0, 0, number]);
+        let mut batch = WriteBatch::new();
+        for key in &keys {
+            batch.push(space, key, Some(b"value"));
+        }
+        storage.apply(batch.sort(), &[]).unwrap();
+        storage.close().unwrap();
+        raw(home.path(), |db| {
+            let prefix = [prefix, &space.get().to_be_bytes()].concat();
+            let (count, _) = db.scan_prefix(prefix).next().unwrap().unwrap();
+            db.insert(count, &1_u64.to_be_bytes()).unwrap();
+        });
+        let mut storage = open(home.path()).unwrap();
+        let mut batch = WriteBatch::new();
+        for key in &keys {
+            batch.push(space, key, None);
+        }
+        storage.apply(batch.sort(), &[]).unwrap();
+        assert_eq!(storage.reader().approximate_entries(space).unwrap(), 0, "{name}");
+        storage.close().unwrap();
+    }
+}
+
 #[test]
 fn a_database_that_somebody_else_works_on_is_locked_not_damaged() {
     let home = tempfile::tempdir().unwrap();

@@ -102,11 +102,6 @@ impl Spaces {
         self.next(name).map(|next| keys::with_segments(next.get()))
     }
 
-    /// Whether there is this space.
-    pub fn contains(&self, space: SpaceId) -> bool {
-        self.names.values().any(|&id| id == space)
-    }
-
     /// Notes that a store got the [`next`](Self::next) space.
     pub fn add(&mut self, name: &str, space: SpaceId) {
         self.last = keys::number_of(space);

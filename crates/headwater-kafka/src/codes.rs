@@ -65,6 +65,37 @@ impl About<'_> {
             Self::Member(grant) => format!("member {} of group {}", grant.member_id, grant.group),
         }
     }
+
+    /// Whether a code can be about this: one of missing rights says itself to what.
+    pub(crate) fn fits(self, code: i16) -> bool {
+        use ResponseError as E;
+        match ResponseError::try_from_code(code) {
+            Some(E::TopicAuthorizationFailed) => {
+                matches!(self, Self::Topic(_) | Self::Partition(_))
+            }
+            Some(E::GroupAuthorizationFailed) => matches!(self, Self::Group(_) | Self::Member(_)),
+            Some(E::TransactionalIdAuthorizationFailed) => {
+                matches!(self, Self::TransactionalId(_) | Self::Transaction { .. })
+            }
+            Some(E::ClusterAuthorizationFailed) => matches!(self, Self::Cluster),
+            _ => true,
+        }
+    }
+
+    /// To what a right is missing, when a request about this is denied.
+    fn denied(self, by: ResponseError) -> String {
+        use ResponseError as E;
+        match (self, by) {
+            (_, E::ClusterAuthorizationFailed) => Self::Cluster.subject(),
+            (Self::Member(grant), E::GroupAuthorizationFailed) => {
+                Self::Group(&grant.group).subject()
+            }
+            (about, by) if about.fits(by.code()) => about.subject(),
+            (_, E::GroupAuthorizationFailed) => "the group".to_owned(),
+            (_, E::TransactionalIdAuthorizationFailed) => "the transactional id".to_owned(),
+            _ => "a topic".to_owned(),
+        }
+    }
 }
 
 /// Who refused what.
@@ -128,17 +159,13 @@ fn error(code: i16, of: Refusal<'_>) -> BrokerError {
     own.unwrap_or_else(|| match known {
         Some(E::UnsupportedVersion) => BrokerError::Unsupported { call: of.call },
         Some(
-            E::TopicAuthorizationFailed
+            denied @ (E::TopicAuthorizationFailed
             | E::GroupAuthorizationFailed
             | E::ClusterAuthorizationFailed
-            | E::TransactionalIdAuthorizationFailed,
+            | E::TransactionalIdAuthorizationFailed),
         ) => {
-            let subject = match of.about {
-                About::Member(grant) => About::Group(&grant.group).subject(),
-                about => about.subject(),
-            };
-            let resource = format!("{subject} at {} ({})", of.address, of.call);
-            BrokerError::NotAuthorised { operation: right(of.call).to_owned(), resource }
+            let resource = format!("{} at {} ({})", of.about.denied(denied), of.address, of.call);
+            BrokerError::NotAuthorised { operation: right(denied, of.call).to_owned(), resource }
         }
         known => BrokerError::Refused {
             address: of.address.to_owned(),
@@ -232,8 +259,19 @@ fn of_transaction(
     }
 }
 
-/// The right that a call needs, as Kafka's rules name it.
-fn right(call: &str) -> &'static str {
+/// The right that a call needs to what it was denied, as Kafka's rules name it.
+fn right(denied: ResponseError, call: &str) -> &'static str {
+    use ResponseError as E;
+    match (denied, call) {
+        (E::ClusterAuthorizationFailed, "Produce" | "InitProducerId") => "write idempotently to",
+        // Of the offsets of a group in a transaction only the transactional id is written.
+        (E::GroupAuthorizationFailed, "AddOffsetsToTxn")
+        | (E::GroupAuthorizationFailed | E::TopicAuthorizationFailed, "TxnOffsetCommit") => "read",
+        (_, call) => right_of_call(call),
+    }
+}
+
+fn right_of_call(call: &str) -> &'static str {
     match call {
         "Produce" | "InitProducerId" | "AddPartitionsToTxn" | "AddOffsetsToTxn" | "EndTxn"
         | "TxnOffsetCommit" => "write",

@@ -102,9 +102,10 @@ impl Offsets for Kafka {
                         }
                         // What is wrong with the member is wrong for all partitions; what is
                         // wrong with one is told of that one.
-                        let of_member =
-                            answer.refused(partition.error_code, About::Member(grant), None);
-                        if !matches!(*of_member.error, BrokerError::Refused { .. }) {
+                        let member = About::Member(grant);
+                        let of_member = answer.refused(partition.error_code, member, None);
+                        let is_told = !matches!(*of_member.error, BrokerError::Refused { .. });
+                        if is_told && member.fits(partition.error_code) {
                             return Err(of_member);
                         }
                         let index = partition.partition_index;

@@ -59,6 +59,35 @@ fn codes_mean_errors_and_remedies() {
 }
 
 #[test]
+fn missing_rights_are_told_of_what_the_code_names() {
+    let partition = TopicPartition::new("lines", 3);
+    let grant = Grant {
+        group: "app".into(),
+        member_id: "m1".into(),
+        generation: 7,
+        group_instance_id: None,
+    };
+    let check = |code, call, about, expected: &str| {
+        let found = failure(code, Refusal { address: "a:1", call, about, message: None });
+        let expected = format!("not authorised to {expected} at a:1 ({call})");
+        assert_eq!(found.error.to_string(), expected, "code {code}");
+    };
+    let (at, member) = (About::Partition(&partition), About::Member(&grant));
+    let transaction = About::Transaction { id: "app-1", producer_id: 7, epoch: 0 };
+    check(29, "AddPartitionsToTxn", at, "write partition lines-3");
+    check(29, "TxnOffsetCommit", at, "read partition lines-3");
+    check(29, "TxnOffsetCommit", transaction, "read a topic");
+    check(30, "TxnOffsetCommit", member, "read group app");
+    check(30, "AddOffsetsToTxn", member, "read group app");
+    check(30, "AddOffsetsToTxn", transaction, "read the group");
+    check(53, "AddOffsetsToTxn", transaction, "write transactional id app-1");
+    check(53, "Produce", at, "write the transactional id");
+    check(53, "FindCoordinator", About::TransactionalId("x"), "describe transactional id x");
+    check(31, "InitProducerId", About::Cluster, "write idempotently to the cluster");
+    check(31, "Produce", at, "write idempotently to the cluster");
+}
+
+#[test]
 fn every_code_is_read() {
     let group = GroupId::from("app");
     for code in i16::MIN..=i16::MAX {

@@ -166,12 +166,8 @@ impl Transactions {
                         continue;
                     }
                     let at = TopicPartition::new(topic.name.as_str(), told.partition_index);
-                    let of_writer = answer.refused(code, self.about(producer), None);
-                    return Err(if matches!(*of_writer.error, BrokerError::Refused { .. }) {
-                        answer.refused(code, About::Partition(&at), None)
-                    } else {
-                        of_writer
-                    });
+                    let abouts = [self.about(producer)];
+                    return Err(telling(&answer, code, &abouts, About::Partition(&at)));
                 }
             }
             Ok(())
@@ -212,29 +208,14 @@ impl Transactions {
                 return Ok(());
             };
             let at = TopicPartition::new(topic.as_str(), refused.partition_index);
-            Err(self.offset_refused(&answer, refused.error_code, producer, grant, &at))
+            // What is wrong with the writer or the member is wrong for all partitions; what is wrong
+            // with one is told of that one.
+            let abouts = [self.about(producer), About::Member(grant)];
+            Err(telling(&answer, refused.error_code, &abouts, About::Partition(&at)))
         };
         let to = Destination::GroupCoordinator(&grant.group);
         let newest = self.protocol.newest_offsets();
         self.client.call_up_to::<TxnOffsetCommitRequest, _>(newest, to, build, read).await
-    }
-
-    /// What is wrong with the writer or the member is wrong for all partitions; what is wrong with
-    /// one is told of that one.
-    fn offset_refused(
-        &self,
-        answer: &Answer<TxnOffsetCommitResponse>,
-        code: i16,
-        producer: Producer,
-        grant: &Grant,
-        at: &TopicPartition,
-    ) -> Failure {
-        let abouts = [self.about(producer), About::Member(grant)];
-        let failures = abouts.map(|about| answer.refused(code, about, None));
-        let mut telling = failures.into_iter();
-        telling
-            .find(|failure| !matches!(*failure.error, BrokerError::Refused { .. }))
-            .unwrap_or_else(|| answer.refused(code, About::Partition(at), None))
     }
 
     fn offsets_request(
@@ -279,7 +260,10 @@ impl Transactions {
             let body: &kafka_protocol::messages::AddOffsetsToTxnResponse = &answer.body;
             match body.error_code {
                 0 => Ok(()),
-                code => Err(answer.refused(code, self.about(producer), None)),
+                code => {
+                    let abouts = [About::Group(&grant.group)];
+                    Err(telling(&answer, code, &abouts, self.about(producer)))
+                }
             }
         };
         self.client.call::<AddOffsetsToTxnRequest, _>(self.coordinator(), build, read).await
@@ -311,4 +295,14 @@ impl Transactions {
         let newest = self.protocol.newest_end();
         self.client.call_up_to::<EndTxnRequest, _>(newest, self.coordinator(), build, read).await
     }
+}
+
+/// The failure that a code stands for, which may be about one of several things: the first that it can be
+/// about, and of which it says more than its name; else about the last.
+fn telling<T>(answer: &Answer<T>, code: i16, abouts: &[About<'_>], last: About<'_>) -> Failure {
+    let failures = abouts.iter().filter(|about| about.fits(code));
+    let mut failures = failures.map(|about| answer.refused(code, *about, None));
+    failures
+        .find(|failure| !matches!(*failure.error, BrokerError::Refused { .. }))
+        .unwrap_or_else(|| answer.refused(code, last, None))
 }

@@ -181,7 +181,9 @@ impl StreamsConfig {
     }
 
     fn set_from(&mut self, key: &str, property: &Property) -> Result<(), ConfigError> {
-        match self.set(key, &property.value) {
+        let is_open = NEVER_EMPTY.contains(&key) && property.value.trim().is_empty();
+        let set = if is_open { Some(Err(SAFE)) } else { self.set(key, &property.value) };
+        match set {
             None | Some(Ok(())) => Ok(()),
             Some(Err(expected)) => Err(ConfigError::Invalid {
                 key: property.key.clone(),
@@ -191,6 +193,12 @@ impl StreamsConfig {
         }
     }
 }
+
+/// Whoever names these in a file and leaves them empty (a variable that was not set) would get a
+/// connection that is less secure than he wants, and hear nothing of it.
+pub(super) const NEVER_EMPTY: [&str; 3] =
+    ["security.protocol", "ssl.truststore.location", "ssl.truststore.certificates"];
+const SAFE: &str = "set to something, or left out of the file, which means the default";
 
 /// Where Kafka Streams looks for an assignor if `task.assignor.class` names none.
 const INTERNAL_ASSIGNOR: &str = "internal.task.assignor.class";

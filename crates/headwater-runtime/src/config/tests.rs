@@ -2,6 +2,7 @@ use std::fmt::Write;
 
 use expect_test::{Expect, expect};
 
+use super::from_properties::NEVER_EMPTY;
 use super::*;
 
 fn read(text: &str) -> StreamsConfig {
@@ -117,6 +118,13 @@ fn errors_name_key_and_value() {
         file("num.stream.threads=two"),
         &expect![[r#"num.stream.threads cannot be "two": it must be a whole number from 0"#]],
     );
+    for key in NEVER_EMPTY {
+        let error = file(&format!("{key}=\nnum.stream.threads=1")).unwrap_err().to_string();
+        let expected =
+            "it must be set to something, or left out of the file, which means the default";
+        assert_eq!(error, format!("{key} cannot be \"\": {expected}"));
+        assert!(file(&format!("consumer.{key}= ")).is_err(), "{key}");
+    }
     check_error(
         file("num.stream.threads=0"),
         &expect![[r#"num.stream.threads cannot be "0": it must be at least 1"#]],
@@ -222,7 +230,11 @@ fn tags_are_read_and_limited() {
 fn every_default_can_be_written_into_a_file() {
     let mut text = String::new();
     for (key, default) in reference() {
-        writeln!(text, "{key}={default}").unwrap();
+        // None is the default of these, and a file that says so is refused.
+        let is_said = !NEVER_EMPTY.contains(&key) || !default.is_empty();
+        if is_said {
+            writeln!(text, "{key}={default}").unwrap();
+        }
     }
     assert_eq!(read(&text), StreamsConfig::new(""));
 }

@@ -103,6 +103,8 @@ fn commands(rules: &[AclRule], topics: &AclTopics, principal: &str) -> String {
 fn notes(topics: &AclTopics, begin: &str) -> String {
     let mut text = String::new();
     for pattern in &topics.patterns {
+        // A line of it could otherwise be read as a command.
+        let pattern = escaped(pattern);
         let note = format!("Read is needed for each topic that matches {pattern}");
         let _written =
             writeln!(text, "{begin}{note}; the application sees only those that it may describe.");
@@ -120,5 +122,16 @@ fn quoted(argument: &str) -> String {
     if !argument.is_empty() && argument.chars().all(plain) {
         return argument.to_owned();
     }
+    if argument.contains(char::is_control) {
+        let argument = argument.replace('\\', "\\\\").replace('\'', "\\'");
+        return format!("$'{}'", escaped(&argument));
+    }
     format!("'{}'", argument.replace('\'', "'\\''"))
+}
+
+/// With control characters as a shell's `$'…'` writes them, so that none reaches a terminal.
+fn escaped(text: &str) -> String {
+    let escape =
+        |c: char| if c.is_control() { format!("\\u{:04x}", u32::from(c)) } else { c.into() };
+    text.chars().map(escape).collect()
 }

@@ -49,3 +49,14 @@ fn commands_can_be_given_to_a_shell() {
     "#]],
     );
 }
+
+#[test]
+fn control_characters_are_escaped() {
+    let mut topics = AclTopics::default();
+    topics.patterns.insert("a\nrm -r x\u{1b}[2J".to_owned());
+    let rules = needed_acls("app", &topics, false);
+    let text = commands(&rules, &topics, "User:a\n'\\b");
+    assert!(text.contains(r"--allow-principal $'User:a\u000a\'\\b' "), "{text}");
+    assert!(text.contains(r"topic that matches a\u000arm -r x\u001b[2J;"), "{text}");
+    assert!(text.lines().all(|line| line.starts_with(['k', '#'])), "{text}");
+}

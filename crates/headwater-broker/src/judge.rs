@@ -1,5 +1,6 @@
 //! Records that a broker does not take, and who decides what becomes of them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -100,7 +101,7 @@ impl<A> UnsettledBatch<A> {
     ) -> Option<Vec<PendingBatch>> {
         let records = read(&self.batch)?;
         let count = records.header().record_count;
-        let refused: Vec<u32> = match error {
+        let refused: BTreeSet<u32> = match error {
             BrokerError::BatchTooLarge { .. } if count > 1 => {
                 let middle = count / 2;
                 let halves = [0..middle, middle..count];

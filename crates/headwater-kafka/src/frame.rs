@@ -4,6 +4,8 @@
 //! one. A length that lies would end the process. So the decoder reads through [`Guarded`], which
 //! refuses a length that the rest of the answer cannot hold.
 
+use std::fmt;
+
 use bytes::{Buf, BufMut, Bytes, BytesMut, TryGetError};
 use kafka_protocol::messages::{RequestHeader, ResponseHeader};
 use kafka_protocol::protocol::buf::ByteBuf;
@@ -11,12 +13,19 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, Str
 
 /// A request ready for the wire: length, header and body in `head`, which may be continued by
 /// `rest` without a copy. The correlation id is stamped when it is sent.
-#[derive(Debug)]
 pub(crate) struct Frame {
     /// Begins with the length of all that follows it, `rest` included.
     head: BytesMut,
     /// What follows.
     rest: Vec<Bytes>,
+}
+
+// What is said to prove who a client is is in it.
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.head.len() + self.rest.iter().map(Bytes::len).sum::<usize>();
+        f.debug_struct("Frame").field("bytes", &bytes).finish_non_exhaustive()
+    }
 }
 
 /// Where the correlation id stands: after length, API key and version.
@@ -46,7 +55,6 @@ impl Frame {
 }
 
 /// A request in the making, for bodies with bytes in them that are not to be copied.
-#[derive(Debug)]
 pub(crate) struct FrameBuilder {
     /// The first piece, once it is complete.
     head: Option<BytesMut>,

@@ -47,8 +47,15 @@ pub trait TokenProvider: fmt::Debug + Send + Sync {
 }
 
 /// Where tokens come from. Two of them are equal when they are the same provider.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct TokenSource(Arc<dyn TokenProvider>);
+
+// What a provider shows of itself may be a token.
+impl fmt::Debug for TokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenSource").finish_non_exhaustive()
+    }
+}
 
 impl TokenSource {
     /// Tokens of this provider.

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use headwater_broker::{Appended, Broker, BrokerError, Clock, SystemClock, TopicPartition, Topics};
+use headwater_broker::{
+    Appended, Broker, BrokerError, Clock, SystemClock, TopicName, TopicPartition, Topics,
+};
 use headwater_records::ProducerStamp;
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse};
 use tokio::sync::mpsc;
@@ -68,6 +70,8 @@ pub(super) struct Sender {
     by_partition: HashMap<TopicPartition, usize>,
     /// Lanes with batches in them.
     busy: BTreeSet<usize>,
+    /// How large a batch of a topic may be (`max.message.bytes`), as told when one was too large.
+    limits: HashMap<TopicName, usize>,
     /// Lanes whose leader is being asked for.
     leaderless: BTreeSet<usize>,
     /// The lane that is looked at first next time, so that none waits for ever for its turn.
@@ -115,6 +119,7 @@ impl Sender {
             lanes: Vec::new(),
             by_partition: HashMap::new(),
             busy: BTreeSet::new(),
+            limits: HashMap::new(),
             leaderless: BTreeSet::new(),
             turn: 0,
             nodes: BTreeMap::new(),
@@ -232,6 +237,10 @@ impl Sender {
                 }
             }
             Happened::LimitKnown { lane, number, error } => {
+                let at = self.lanes[lane].topic_partition();
+                if let BrokerError::BatchTooLarge { limit_bytes: Some(limit), .. } = error {
+                    self.limits.insert(at.topic.clone(), limit);
+                }
                 let settled = self.lanes[lane].answered(now, number, Said::Refused(error));
                 self.settle(lane, settled);
             }
@@ -287,7 +296,7 @@ impl Sender {
                     said
                 }
                 Verdict::TooLarge => {
-                    self.ask_limit(sent);
+                    self.take_too_large(now, sent);
                     continue;
                 }
             };
@@ -384,12 +393,19 @@ impl Sender {
         }));
     }
 
-    /// Finds out how large a batch may be, to say so.
-    fn ask_limit(&self, sent: &Sent) {
+    /// Finds out how large a batch may be, to say so. Once for a topic: the parts of a batch may all be
+    /// too large, and its limit changes seldom.
+    fn take_too_large(&mut self, now: Instant, sent: &Sent) {
         let Sent { topic_partition, lane, number, .. } = sent.clone();
         let Some(size_bytes) = self.lanes[lane].batch(number).map(Pending::size_bytes) else {
             return;
         };
+        let known = self.limits.get(&topic_partition.topic).copied();
+        if let Some(limit) = known.filter(|limit| *limit < size_bytes) {
+            let limit_bytes = Some(limit);
+            let error = BrokerError::BatchTooLarge { topic_partition, size_bytes, limit_bytes };
+            return self.answered(now, sent, Said::Refused(error));
+        }
         let handle = self.handle();
         self.under_way.push(Box::pin(async move {
             let configs = handle.topic_configs(&topic_partition.topic).await;

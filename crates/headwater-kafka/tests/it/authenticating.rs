@@ -143,6 +143,8 @@ fn bearer(token: &'static str) -> Sasl {
 
 #[tokio::test]
 async fn a_token_is_said_with_its_extensions_and_its_refusal_is_heard_to_the_end() {
+    let text = format!("{:?}", bearer("hidden.token"));
+    assert_eq!(text, "OAuthBearer(TokenSource { .. })");
     let (good, heard) = peer(0, |_| None).await;
     connect(&good, bearer("hidden.token")).await.unwrap();
     let said = b"n,,\x01auth=Bearer hidden.token\x01logicalCluster=lkc-1\x01\x01".to_vec();

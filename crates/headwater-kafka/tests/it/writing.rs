@@ -8,23 +8,32 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use headwater_broker::{
-    Acknowledgement, Appended, Broker, BrokerError, Clock, LogWriter, NextStep, ProduceBatch,
-    RecordJudge, SystemClock, TopicPartition, TransactionalOptions, WriterOptions,
+    Acknowledgement, Appended, Broker, BrokerError, Clock, Grant, LogWriter, NextStep,
+    OffsetCommit, ProduceBatch, RecordJudge, SystemClock, TopicPartition, TransactionalOptions,
+    WriterOptions,
 };
 use headwater_kafka::Kafka;
 use headwater_records::{
     BatchBuilder, Batches, Compression, PendingBatch, Record, RecordRef, set_base_offset,
 };
 use kafka_protocol::ResponseError;
+use kafka_protocol::messages::add_partitions_to_txn_response::{
+    AddPartitionsToTxnPartitionResult, AddPartitionsToTxnTopicResult,
+};
 use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult,
 };
 use kafka_protocol::messages::fetch_response::{FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
+use kafka_protocol::messages::txn_offset_commit_response::{
+    TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+};
 use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, ApiKey, DescribeConfigsRequest,
-    DescribeConfigsResponse, EndTxnRequest, EndTxnResponse, FetchRequest, FetchResponse,
-    InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse, ProducerId,
+    AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse, ApiKey, DescribeConfigsRequest, DescribeConfigsResponse,
+    EndTxnRequest, EndTxnResponse, FetchRequest, FetchResponse, InitProducerIdRequest,
+    InitProducerIdResponse, ProduceRequest, ProduceResponse, ProducerId, TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
 };
 use kafka_protocol::protocol::StrBytes;
 use proptest::prelude::*;
@@ -146,15 +155,18 @@ async fn codes_that_stay_are_named() {
     check(&[E::UnsupportedForMessageFormat], "UNSUPPORTED_FOR_MESSAGE_FORMAT (43)").await;
 }
 
-#[tokio::test]
-async fn a_batch_that_is_too_large_is_told_the_limit() {
-    let peer = Peer::start(|asked| match asked.key {
+/// A peer to which every batch is too large, and how often it is asked for the limit.
+async fn narrow(limit: &'static str) -> (Peer, Arc<AtomicUsize>) {
+    let asked_for = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked_for);
+    let peer = Peer::start(move |asked| match asked.key {
         ApiKey::InitProducerId => Some(producer_id(asked)),
         ApiKey::Produce => Some(produced(asked, ResponseError::MessageTooLarge.code(), -1)),
         ApiKey::DescribeConfigs => {
+            count.fetch_add(1, Ordering::Relaxed);
             let limit = DescribeConfigsResourceResult::default()
                 .with_name(StrBytes::from_static_str("max.message.bytes"))
-                .with_value(Some(StrBytes::from_static_str("70")));
+                .with_value(Some(StrBytes::from_static_str(limit)));
             let result = DescribeConfigsResult::default().with_configs(vec![limit]);
             let body = DescribeConfigsResponse::default().with_results(vec![result]);
             Some(asked.answer::<DescribeConfigsRequest>(&body))
@@ -162,11 +174,30 @@ async fn a_batch_that_is_too_large_is_told_the_limit() {
         _ => None,
     })
     .await;
+    (peer, asked_for)
+}
+
+#[tokio::test]
+async fn a_batch_that_is_too_large_is_told_the_limit() {
+    let (peer, _) = narrow("70").await;
     let mut writer = writer(&peer, PLENTY).await;
     let error = send(&mut *writer, 0, 1).await.unwrap_err();
     let expected =
         matches!(error, BrokerError::BatchTooLarge { size_bytes: 69, limit_bytes: Some(70), .. });
     assert!(expected, "{error:?}");
+}
+
+#[tokio::test]
+async fn the_limit_of_a_topic_is_asked_for_once() {
+    let (peer, asked_for) = narrow("60").await;
+    let mut writer = writer(&peer, PLENTY).await;
+    let judge = Arc::new(Judge::default());
+    let batch = ProduceBatch { topic_partition: at(0), batch: records(16) };
+    let as_judge = Arc::clone(&judge) as Arc<dyn RecordJudge>;
+    let error = writer.send_judged(batch, Some(as_judge)).await.unwrap_err();
+    assert!(matches!(error, BrokerError::LeftOut { .. }), "{error}");
+    let asked = judge.0.load(Ordering::Relaxed);
+    assert_eq!((asked, asked_for.load(Ordering::Relaxed)), (16, 1));
 }
 
 /// Goes on without every record, and counts them.
@@ -362,6 +393,8 @@ proptest! {
                     | BrokerError::ProducerFenced { .. }
                     | BrokerError::OutOfOrderSequence { .. }
                     | BrokerError::BatchTooLarge { .. }
+                    | BrokerError::RecordsRefused { .. }
+                    | BrokerError::RefusedInDoubt { .. }
                     | BrokerError::Unsupported { .. }
                     | BrokerError::UnknownPartition { .. }
                     | BrokerError::NoLeader { .. },
@@ -415,4 +448,73 @@ async fn an_abort_waits_for_what_the_coordinator_is_being_told() {
     acknowledgement.await.unwrap_err();
     let expected = [ApiKey::AddPartitionsToTxn, ApiKey::AddPartitionsToTxn, ApiKey::EndTxn];
     assert_eq!(*asked.lock().unwrap(), expected);
+}
+
+/// A right that is missing is told of what it is missing to.
+#[tokio::test]
+async fn rights_that_a_transaction_lacks_are_named() {
+    use ResponseError as E;
+    let check = async |denying: ApiKey, error: E, expected: &str| {
+        let peer = Peer::start(move |asked| {
+            let code = if asked.key == denying { error.code() } else { 0 };
+            match asked.key {
+                ApiKey::InitProducerId => Some(producer_id(asked)),
+                ApiKey::AddPartitionsToTxn => {
+                    let told = AddPartitionsToTxnPartitionResult::default()
+                        .with_partition_error_code(code);
+                    let topic = AddPartitionsToTxnTopicResult::default()
+                        .with_name(StrBytes::from_static_str("lines").into())
+                        .with_results_by_partition(vec![told]);
+                    let body = AddPartitionsToTxnResponse::default()
+                        .with_results_by_topic_v3_and_below(vec![topic]);
+                    Some(asked.answer::<AddPartitionsToTxnRequest>(&body))
+                }
+                ApiKey::AddOffsetsToTxn => {
+                    let body = AddOffsetsToTxnResponse::default().with_error_code(code);
+                    Some(asked.answer::<AddOffsetsToTxnRequest>(&body))
+                }
+                ApiKey::TxnOffsetCommit => {
+                    let told = TxnOffsetCommitResponsePartition::default().with_error_code(code);
+                    let topic = TxnOffsetCommitResponseTopic::default()
+                        .with_name(StrBytes::from_static_str("lines").into())
+                        .with_partitions(vec![told]);
+                    let body = TxnOffsetCommitResponse::default().with_topics(vec![topic]);
+                    Some(asked.answer::<TxnOffsetCommitRequest>(&body))
+                }
+                _ => None,
+            }
+        })
+        .await;
+        let options = TransactionalOptions {
+            transactional_id: "id".to_owned(),
+            transaction_timeout: PLENTY,
+            delivery_timeout: PLENTY,
+        };
+        let kafka = Kafka::connect(peer.options()).await.unwrap();
+        let mut writer = kafka.transactional_writer(options).await.unwrap();
+        let error = if denying == ApiKey::AddPartitionsToTxn {
+            send(&mut *writer, 0, 1).await.unwrap_err()
+        } else {
+            let grant = Grant {
+                group: "app".into(),
+                member_id: "m".into(),
+                generation: 1,
+                group_instance_id: None,
+            };
+            let offset =
+                OffsetCommit { topic_partition: at(0), offset: 1, metadata: String::new() };
+            writer.add_offsets(&grant, &[offset]).await.unwrap_err()
+        };
+        let expected = format!("not authorised to {expected} at {}", peer.address);
+        assert!(error.to_string().starts_with(&expected), "{expected}: {error}");
+    };
+    let (topic, group) = (E::TopicAuthorizationFailed, E::GroupAuthorizationFailed);
+    let id = E::TransactionalIdAuthorizationFailed;
+    check(ApiKey::AddPartitionsToTxn, topic, "write partition lines-0").await;
+    check(ApiKey::AddPartitionsToTxn, id, "write transactional id id").await;
+    check(ApiKey::AddOffsetsToTxn, group, "read group app").await;
+    check(ApiKey::AddOffsetsToTxn, id, "write transactional id id").await;
+    check(ApiKey::TxnOffsetCommit, topic, "read partition lines-0").await;
+    check(ApiKey::TxnOffsetCommit, group, "read group app").await;
+    check(ApiKey::TxnOffsetCommit, id, "write transactional id id").await;
 }

@@ -10,13 +10,13 @@
 use std::env;
 use std::error::Error;
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use headwater::fjall::FjallBackend;
 use headwater::sled::SledBackend;
 use headwater::store::{MemoryBackend, OpenOptions, StoreBackend, TaskStorage, WriteBatch};
+use integration_tests::disk_bytes;
 
 /// Page cache of all tasks together.
 const CACHE_BYTES: u64 = 256 << 20;
@@ -139,19 +139,6 @@ impl Usage {
             files: fs::read_dir("/proc/self/fd")?.count(),
         })
     }
-}
-
-fn disk_bytes(dir: &Path) -> Outcome<u64> {
-    let mut bytes = 0;
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        bytes += if entry.file_type()?.is_dir() {
-            disk_bytes(&entry.path())?
-        } else {
-            entry.metadata()?.len()
-        };
-    }
-    Ok(bytes)
 }
 
 fn per_task_ms(time: Duration, tasks: u64) -> f64 {

@@ -21,6 +21,7 @@ use headwater::store::{
     Chunk, Direction, KeyRange, MemoryBackend, OpenOptions, SpaceId, StoreBackend, TaskStorage,
     WriteBatch,
 };
+use integration_tests::disk_bytes;
 
 const CACHE_BYTES: u64 = 8 << 20;
 const KEY_BYTES: usize = 9;
@@ -213,17 +214,4 @@ fn field(file: &str, name: &str) -> Result<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let line = line.with_context(|| format!("no {name} in {file}"))?;
     Ok(line.trim().trim_end_matches("kB").trim().parse()?)
-}
-
-fn disk_bytes(dir: &Path) -> Result<u64> {
-    let mut bytes = 0;
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        bytes += if entry.file_type()?.is_dir() {
-            disk_bytes(&entry.path())?
-        } else {
-            entry.metadata()?.len()
-        };
-    }
-    Ok(bytes)
 }

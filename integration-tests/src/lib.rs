@@ -4,6 +4,7 @@
 mod audit;
 mod child;
 pub mod conformance;
+mod disk;
 mod expected;
 pub mod fleet;
 mod job;
@@ -13,6 +14,7 @@ mod trial;
 
 pub use audit::Again;
 pub use child::{Child, ChildReport, RestoreReport};
+pub use disk::disk_bytes;
 pub use expected::{Expected, Verdict};
 pub use job::{Job, JobOptions, PARTITIONS};
 pub use one_task::{OneTask, OneTaskOptions, Work};

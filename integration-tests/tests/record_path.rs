@@ -3,7 +3,7 @@
 use std::alloc::System;
 
 use headwater::store::MemoryBackend;
-use integration_tests::{OneTask, OneTaskOptions};
+use integration_tests::{OneTask, OneTaskOptions, Work};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -12,9 +12,17 @@ static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// Allocations per thousand records between two commits: what a batch of 500 records costs when it
 /// comes and goes. A commit is not the stream thread's work.
 #[track_caller]
-fn check(cache_bytes: usize, allocations_max: u64) {
-    let options =
-        OneTaskOptions { cache_bytes, commit_records: u64::MAX, ..OneTaskOptions::default() };
+fn check(work: Work, cache_bytes: usize, allocations_max: u64) {
+    let options = OneTaskOptions {
+        work,
+        // Few enough that nearly all records find their windows made.
+        keys: if work == Work::Count { 10_000 } else { 20 },
+        cache_bytes,
+        commit_records: u64::MAX,
+        // Time does not go back.
+        batches: 220,
+        ..OneTaskOptions::default()
+    };
     let mut task = OneTask::new(&MemoryBackend::new(), "0_0".as_ref(), options)
         .expect("memory needs no directory");
     // All keys are known and all buffers have grown.
@@ -26,7 +34,7 @@ fn check(cache_bytes: usize, allocations_max: u64) {
     let per_thousand = allocations * 1_000 / records;
     assert!(
         per_thousand <= allocations_max,
-        "{per_thousand} allocations per thousand records, of {allocations} in {records} records"
+        "{work:?}: {per_thousand} allocations per thousand records, of {allocations} in {records} records"
     );
     task.commit();
     assert!(task.written() > 0, "the task writes");
@@ -38,6 +46,11 @@ const ALLOCATIONS_MAX: u64 = 24;
 /// One test, so that nothing else allocates meanwhile.
 #[test]
 fn no_allocation_per_record() {
-    check(0, ALLOCATIONS_MAX);
-    check(10 << 20, ALLOCATIONS_MAX);
+    check(Work::Count, 0, ALLOCATIONS_MAX);
+    check(Work::Count, 10 << 20, ALLOCATIONS_MAX);
+    check(Work::TumblingCount, 0, ALLOCATIONS_MAX);
+    check(Work::TumblingCount, 10 << 20, ALLOCATIONS_MAX);
+    // A record is in several windows: so many more batches out.
+    check(Work::HoppingCount, 0, 2 * ALLOCATIONS_MAX);
+    check(Work::HoppingCount, 10 << 20, ALLOCATIONS_MAX);
 }

@@ -67,6 +67,10 @@ where
     windowed: Option<Windowed<K>>,
 }
 
+/// What is done with a record and the windows around it.
+type Join<T, K, V, N> =
+    fn(&T, &mut Cx<'_>, &mut Arrival<'_, '_, K, V, N>, &FetchedEntries) -> Result<(), StepError>;
+
 /// What a window held before a record.
 #[derive(Clone, Copy)]
 enum Before<'f> {
@@ -123,9 +127,10 @@ where
             let arrival =
                 Arrival::<K, V, N> { key, value, timestamp, close_time, store_key, windowed };
             if timestamp < self.difference_ms {
-                return self.early(cx, arrival);
+                return self.take(cx, arrival, (0, Direction::Forward), Self::join_early);
             }
-            self.aggregate(cx, arrival)?;
+            let from = timestamp - self.difference_ms.saturating_mul(2);
+            self.take(cx, arrival, (from, Direction::Reverse), Self::join)?;
             self.emit(cx, close_time)
         })
     }
@@ -145,16 +150,18 @@ where
     I: Fn() -> Result<Option<A>, UserError>,
     C: for<'a> Fn(&'a K, N::Ref<'a, V>, Option<A>) -> Result<NewValue<'a, A>, UserError>,
 {
-    fn aggregate(
+    /// Does with a record and the windows around it, those that begin from `from` on, what `join` says.
+    fn take(
         &self,
         cx: &mut Cx<'_>,
         mut arrival: Arrival<'_, '_, K, V, N>,
+        (from, direction): (i64, Direction),
+        join: Join<Self, K, V, N>,
     ) -> Result<(), StepError> {
-        let timestamp = arrival.timestamp;
         // One more, to see whether the record's right window is there.
-        let span = (timestamp - self.difference_ms.saturating_mul(2), timestamp + 1);
-        let windows = self.table.find(cx, &arrival.store_key, span, Direction::Reverse)?;
-        let result = self.join(cx, &mut arrival, &windows);
+        let span = (from, arrival.timestamp + 1);
+        let windows = self.table.find(cx, &arrival.store_key, span, direction)?;
+        let result = join(self, cx, &mut arrival, &windows);
         cx.give_fetched(windows);
         result
     }
@@ -237,21 +244,8 @@ where
         self.table.forward(cx, windowed.as_mut(), window, change, right.timestamp)
     }
 
-    /// Records younger than the time difference share the window that begins with 1970, because none can
-    /// begin before.
-    fn early(
-        &self,
-        cx: &mut Cx<'_>,
-        mut arrival: Arrival<'_, '_, K, V, N>,
-    ) -> Result<(), StepError> {
-        let timestamp = arrival.timestamp;
-        let span = (0, timestamp + 1);
-        let windows = self.table.find(cx, &arrival.store_key, span, Direction::Forward)?;
-        let result = self.join_early(cx, &mut arrival, &windows);
-        cx.give_fetched(windows);
-        result
-    }
-
+    /// As [`join`](Self::join), for records younger than the time difference: they share the window that begins with
+    /// 1970, because none can begin before.
     fn join_early(
         &self,
         cx: &mut Cx<'_>,

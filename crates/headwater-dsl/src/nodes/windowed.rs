@@ -135,7 +135,7 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
         if silent {
             return Ok(None);
         }
-        let key = self.key.deserialize(Payload::new(key.bare()))?;
+        let key = self.key.deserialize(cx.key_payload(key.bare()))?;
         Ok(Some(Windowed { key, window: Window { start: 0, end: 0 } }))
     }
 

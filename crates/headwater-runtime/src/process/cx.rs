@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use headwater_broker::TopicName;
 use headwater_records::{Header, Record, partition_for_key};
+use headwater_store::serde::Payload;
 use headwater_store::{Direction, KeyRange, KeyValueRef, Layout, OverlayCursor, StoreError};
 use headwater_topology::TaskId;
 use smallvec::SmallVec;
@@ -96,6 +97,17 @@ impl Cx<'_> {
     /// The record's headers, to change them.
     pub fn headers_mut(&mut self) -> &mut Headers {
         &mut self.task.headers
+    }
+
+    /// The bytes of a key, to read it from. Where they are those of the input record's key they are a part of its batch and
+    /// need not be copied to be kept.
+    pub fn key_payload<'p>(&'p self, bytes: &'p [u8]) -> Payload<'p> {
+        match self.origin.raw {
+            Some(&RawRecord { key: Some(key), owner, .. }) if key == bytes => {
+                Payload::part_of(owner, key)
+            }
+            _ => Payload::new(bytes),
+        }
     }
 
     /// The task.

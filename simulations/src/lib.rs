@@ -29,18 +29,61 @@ pub enum Workload {
     Tight,
 }
 
-/// Seeds that have found something, with what they were run on: an instance that waited for nothing while it
-/// was out of its group (5); a task that came back to an instance which was still opening it from before, and
-/// began at offsets that somebody else had gone beyond (18454); the others something in the simulator itself, which had expected too much of at-least-once
-/// when older state replaces newer, and of stores that were closed before they had been restored.
-pub const KEPT: &[(Workload, ProcessingGuarantee, u64)] = &[
-    (Workload::CachedCount, ProcessingGuarantee::AtLeastOnce, 5),
-    (Workload::CachedCount, ProcessingGuarantee::ExactlyOnceV2, 18_454),
-    (Workload::CachedCount, ProcessingGuarantee::AtLeastOnce, 185),
-    (Workload::Join, ProcessingGuarantee::AtLeastOnce, 4_179),
-    (Workload::Join, ProcessingGuarantee::AtLeastOnce, 8_719),
-    (Workload::Join, ProcessingGuarantee::AtLeastOnce, 9_509),
+/// A seed that has found something, and what it was run on.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    /// The application.
+    pub workload: Workload,
+    /// What it promises.
+    pub guarantee: ProcessingGuarantee,
+    /// Whether it was run with a [group](Workload::group_simulation).
+    pub is_group: bool,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// Seeds that have found something: an instance that waited for nothing while it was out of its group (5); a task
+/// that came back to an instance which was still opening it from before, and began at offsets that somebody else had
+/// gone beyond (18454); the others something in the simulator itself, which had expected too much of at-least-once
+/// when older state replaces newer, and of stores that were closed before they had been restored, or had let an
+/// instance start while the lock of a process that had died was still held (703).
+pub const KEPT: &[Kept] = &[
+    Kept::at_least_once(Workload::CachedCount, 5),
+    Kept::exactly_once(Workload::CachedCount, 18_454),
+    Kept::at_least_once(Workload::CachedCount, 185),
+    Kept::at_least_once(Workload::Join, 4_179),
+    Kept::at_least_once(Workload::Join, 8_719),
+    Kept::at_least_once(Workload::Join, 9_509),
+    Kept::at_least_once(Workload::Windowed, 703).in_a_group(),
 ];
+
+impl Kept {
+    const fn at_least_once(workload: Workload, seed: u64) -> Self {
+        let guarantee = ProcessingGuarantee::AtLeastOnce;
+        Self { workload, guarantee, is_group: false, seed }
+    }
+
+    const fn exactly_once(workload: Workload, seed: u64) -> Self {
+        let guarantee = ProcessingGuarantee::ExactlyOnceV2;
+        Self { workload, guarantee, is_group: false, seed }
+    }
+
+    const fn in_a_group(self) -> Self {
+        Self { is_group: true, ..self }
+    }
+
+    /// What it was run on.
+    ///
+    /// # Errors
+    /// None: the topologies are right.
+    pub fn simulation(self) -> Result<Simulation, DslError> {
+        if self.is_group {
+            self.workload.group_simulation(self.guarantee)
+        } else {
+            self.workload.simulation(self.guarantee)
+        }
+    }
+}
 
 /// Partitions of every topic.
 const PARTITIONS: i32 = 2;

@@ -1,6 +1,7 @@
 //! What everybody in a simulation shares.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use headwater_broker::{Grant, OffsetCommit, TopicPartition};
@@ -19,6 +20,8 @@ pub(crate) struct Ground {
     pub(crate) files: SimFiles,
     /// What has happened; held for a line at a time.
     story: Mutex<Story>,
+    /// Where the state directories of this run are: no two runs have them at the same place.
+    state: String,
     /// Rung when a process dies.
     pub(crate) died: Notify,
     /// Rung when time does not move any more.
@@ -47,11 +50,12 @@ struct Commits {
 }
 
 impl Ground {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(state: &Path) -> Self {
         Self {
             clock: SimClock::new(Arc::default()),
             files: SimFiles::default(),
             story: Mutex::new(Story::new()),
+            state: state.display().to_string(),
             died: Notify::new(),
             stands_still: Arc::default(),
             leader_crash: Mutex::default(),
@@ -63,7 +67,9 @@ impl Ground {
         self.clock.elapsed_ms()
     }
 
-    pub(crate) fn tell(&self, line: String) {
+    /// Tells something, without the place of the state directories: the same seed has the same story.
+    pub(crate) fn tell(&self, line: &str) {
+        let line = line.replace(&self.state, "");
         tracing::info!("{line}");
         self.story.lock().tell(self.clock.elapsed_ms(), line);
     }
@@ -106,5 +112,22 @@ impl Ground {
     /// What two members have committed in one generation.
     pub(crate) fn committed_twice(&self) -> Option<String> {
         self.commits.lock().wrong.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_story_is_the_same_wherever_the_state_directories_are() {
+        let story = |root: &str| {
+            let ground = Ground::new(Path::new(root));
+            ground.tell(&format!("cannot create {root}/0/simulated: the disk is full"));
+            ground.with_story(|story| (story.hash(), story.to_string()))
+        };
+        let told = story("/one");
+        assert_eq!(told, story("/somewhere/else"));
+        assert_eq!(told.1, "    0.000  cannot create /0/simulated: the disk is full\n\n");
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Machine {
     state: Mutex<State>,
     /// Rung when it stands still no longer.
     goes_on: Notify,
+    /// Rung when nothing is left of a process.
+    is_gone: Notify,
 }
 
 #[derive(Debug)]
@@ -37,6 +39,9 @@ struct State {
     /// Counts the processes that have run here; what belongs to an earlier one has no effect.
     life: u64,
     is_alive: bool,
+    /// Processes of which something is left: those that died go bit by bit, and hold the lock of their
+    /// state directory until then.
+    remains: BTreeSet<u64>,
     stands_still: bool,
     rules: Vec<Rule>,
     crash: Option<(CrashPoint, u64)>,
@@ -99,6 +104,7 @@ impl Machine {
         let state = State {
             life: 0,
             is_alive: false,
+            remains: BTreeSet::new(),
             stands_still: false,
             rules: Vec::new(),
             crash: None,
@@ -117,6 +123,7 @@ impl Machine {
             ground,
             state: Mutex::new(state),
             goes_on: Notify::new(),
+            is_gone: Notify::new(),
         }
     }
 
@@ -125,7 +132,27 @@ impl Machine {
         let mut state = self.state.lock();
         state.life += 1;
         state.is_alive = true;
-        state.life
+        let life = state.life;
+        state.remains.insert(life);
+        life
+    }
+
+    /// Nothing is left of a process.
+    pub(crate) fn is_gone(&self, life: u64) {
+        self.state.lock().remains.remove(&life);
+        self.is_gone.notify_waiters();
+    }
+
+    /// Waits until nothing is left of those that ran here before: with a real process everything goes at once,
+    /// its locks too.
+    pub(crate) async fn others_are_gone(&self, life: u64) {
+        loop {
+            let is_gone = self.is_gone.notified();
+            if self.state.lock().remains.range(..life).next().is_none() {
+                return;
+            }
+            is_gone.await;
+        }
     }
 
     /// The process dies: from now on nothing that it does has an effect.
@@ -279,7 +306,7 @@ impl Machine {
     async fn pass(&self, life: u64, point: CrashPoint) {
         self.stands(life).await;
         if self.state.lock().is_crash(point) {
-            self.ground.tell(format!("instance {} crashes at a {}", self.number, point.name()));
+            self.ground.tell(&format!("instance {} crashes at a {}", self.number, point.name()));
             self.die();
             pending::<()>().await;
         }
@@ -292,7 +319,7 @@ impl Machine {
                 PlanMoment::Before => "with its plan",
                 PlanMoment::After => "right after its plan",
             };
-            self.ground.tell(format!("instance {}, which leads, crashes {when}", self.number));
+            self.ground.tell(&format!("instance {}, which leads, crashes {when}", self.number));
             self.die();
             pending::<()>().await;
         }

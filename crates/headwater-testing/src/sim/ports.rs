@@ -40,11 +40,21 @@ impl Wire for Ports {
     }
 }
 
+/// The work of a process that blocks. A process has it as long as anything of it is left.
+#[derive(Debug)]
+pub(crate) struct Work(pub(crate) Ports);
+
 #[async_trait]
-impl Blocking for Ports {
+impl Blocking for Work {
     async fn run(&self, job: Job) {
-        self.machine.job(self.life).await;
+        self.0.machine.job(self.0.life).await;
         job();
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.0.machine.is_gone(self.0.life);
     }
 }
 
@@ -101,7 +111,7 @@ impl Ports {
         let number = self.machine.number;
         self.machine
             .ground
-            .tell(format!("instance {number} crashes in the middle of a write to a store"));
+            .tell(&format!("instance {number} crashes in the middle of a write to a store"));
         self.machine.die();
     }
 }

@@ -9,6 +9,7 @@ mod rest;
 mod stranger;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,14 +132,14 @@ impl<'a> World<'a> {
     ) -> Result<Self, SimulationError> {
         let chance = Chance::new(seed);
         let schedule = Schedule::new(seed, &simulation.shape);
-        let ground = Arc::new(Ground::new());
+        let state = state_root().map_err(|source| SimulationError::Directory { source })?;
+        let ground = Arc::new(Ground::new(state.path()));
         let broker = broker::open(seed, &ground.files, schedule.broker_syncs)
             .map_err(|source| SimulationError::OpenBroker { source: Box::new(source) })?;
         let (writers, outputs) = broker::make_topics(&broker, simulation).await?;
         let application = simulation.topology.for_application(&simulation.config.application_id);
         let application =
             application.map_err(|source| SimulationError::Topology { source: Box::new(source) })?;
-        let state = TempDir::new().map_err(|source| SimulationError::Directory { source })?;
         let machine = |number: usize| {
             let dir: PathBuf = state.path().join(number.to_string());
             let chance = chance.fork(100 + u64::try_from(number).unwrap_or(0));
@@ -254,8 +255,8 @@ impl<'a> World<'a> {
         self.put(self.ground.now_ms().saturating_add(ms), due);
     }
 
-    fn tell(&self, line: impl Into<String>) {
-        self.ground.tell(line.into());
+    fn tell(&self, line: impl AsRef<str>) {
+        self.ground.tell(line.as_ref());
     }
 
     /// Everything still running is dropped, so that nothing of it is told any more.
@@ -269,6 +270,18 @@ impl<'a> World<'a> {
         self.strangers.abort_all();
     }
 }
+
+/// Where the state directories of a run are: in memory where the system has a directory for that, since
+/// nothing in them needs to outlive the run and every instance syncs some files as it starts.
+fn state_root() -> io::Result<TempDir> {
+    match TempDir::new_in(IN_MEMORY) {
+        Ok(state) => Ok(state),
+        Err(_) => TempDir::new(),
+    }
+}
+
+/// What Linux has for files in memory.
+const IN_MEMORY: &str = "/dev/shm";
 
 /// The invariant that does not hold, and what is wrong.
 type Wrong = (String, String);

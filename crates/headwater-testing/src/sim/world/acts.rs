@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{Due, Event, LOOK_MS, Process, RETRY_MS, World, Wrong};
 use crate::sim::clock::START_MS;
 use crate::sim::invariant::WrittenRecord;
-use crate::sim::ports::Ports;
+use crate::sim::ports::{Ports, Work};
 use crate::sim::schedule::Action;
 
 /// How long a close may take.
@@ -99,8 +99,9 @@ impl World<'_> {
         version.is_other = version.next_is_other;
         let life = self.machines[number].start();
         let starting = self.builder(number, life).start();
-        let says = self.says.clone();
+        let (says, place) = (self.says.clone(), Arc::clone(&self.machines[number]));
         let task = self.background.spawn(async move {
+            place.others_are_gone(life).await;
             let outcome = starting.await.map(Box::new);
             // Nobody hears it when the run is over.
             drop(says.send(Event::Started { machine: number, life, outcome }));
@@ -110,7 +111,9 @@ impl World<'_> {
 
     fn builder(&self, number: usize, life: u64) -> InstanceBuilder {
         let machine = Arc::clone(&self.machines[number]);
-        let ports = Arc::new(Ports { machine: Arc::clone(&machine), life });
+        let ports = Ports { machine: Arc::clone(&machine), life };
+        let work = Arc::new(Work(ports.clone()));
+        let ports = Arc::new(ports);
         let broker = self.broker.behind(Arc::clone(&ports) as Arc<dyn Wire>);
         let other = self.simulation.other.as_ref();
         let other = other.filter(|_| self.versions[number].is_other);
@@ -128,20 +131,20 @@ impl World<'_> {
         Instance::builder(topology.clone())
             .config(config)
             .broker(Arc::new(broker))
-            .store_backend(Arc::clone(&ports) as Arc<dyn StoreBackend>)
-            .blocking(ports as Arc<dyn Blocking>)
+            .store_backend(ports as Arc<dyn StoreBackend>)
+            .blocking(work as Arc<dyn Blocking>)
             .clock(Arc::clone(&machine.clock) as Arc<dyn Clock>)
             .execution(Execution::InPlace)
             .process_id(process_id(number))
             .uncaught_exception_handler(move |error| {
                 if of_errors.is_life(life) {
-                    of_errors.ground.tell(format!("instance {number}: {}", chain(error)));
+                    of_errors.ground.tell(&format!("instance {number}: {}", chain(error)));
                 }
                 UncaughtReaction::ReplaceThread
             })
             .state_listener(move |new, _| {
                 if of_states.is_life(life) {
-                    of_states.ground.tell(format!("instance {number} is {new}"));
+                    of_states.ground.tell(&format!("instance {number} is {new}"));
                 }
             })
     }

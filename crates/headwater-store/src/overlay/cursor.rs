@@ -1,8 +1,9 @@
 //! Ordered reading over the overlay and what lies below it.
 
 use std::cmp::Ordering;
+use std::ops::Bound;
 
-use super::order::Place;
+use super::order::{Place, SlotOrder};
 use super::{CacheContext, Overlay};
 use crate::table::Slot;
 use crate::{Chunk, Direction, KeyRange, KeyValueRef, StoreError};
@@ -155,7 +156,6 @@ impl<C: CacheContext> Overlay<C> {
         }
         let table = &self.table;
         let key = |slot: Slot| table.get(slot).key();
-        self.unsorted.sort_unstable_by(|&a, &b| key(a).cmp(key(b)));
         self.sorted.add(&self.unsorted, key);
         self.unsorted.clear();
         self.order += 1;
@@ -167,13 +167,16 @@ impl<C: CacheContext> Overlay<C> {
         if cursor.order != Some(self.order) {
             cursor.order = Some(self.order);
             let key = |slot: Slot| self.table.get(slot).key();
-            cursor.at = match cursor.direction {
-                Direction::Forward => {
-                    self.sorted.partition_point(|slot| cursor.rest.is_before(key(slot)))
+            let rest = &cursor.rest;
+            cursor.at = match (cursor.direction, &rest.start, &rest.end) {
+                (Direction::Forward, Bound::Included(start) | Bound::Excluded(start), _) => {
+                    self.sorted.place(start, |slot| rest.is_before(key(slot)))
                 }
-                Direction::Reverse => {
-                    self.sorted.partition_point(|slot| !cursor.rest.is_after(key(slot)))
+                (Direction::Reverse, _, Bound::Included(end) | Bound::Excluded(end)) => {
+                    self.sorted.place(end, |slot| !rest.is_after(key(slot)))
                 }
+                (Direction::Forward, Bound::Unbounded, _) => SlotOrder::start(),
+                (Direction::Reverse, _, Bound::Unbounded) => self.sorted.end(),
             };
         }
         if cursor.releases != Some(self.releases) {

@@ -45,7 +45,11 @@ enum State {
     Waiting {
         not_before: Option<Instant>,
     },
-    InFlight,
+    InFlight {
+        /// Nothing before it had no answer when it was sent. That may no longer be so of another one
+        /// when its answer comes, and yet it has overtaken those that were before it.
+        as_oldest: bool,
+    },
     /// Its records were refused, and it is to be decided what is sent in its place.
     Refused(BrokerError),
 }
@@ -111,9 +115,9 @@ impl<B> Lane<B> {
         let in_window = self.queue.iter_mut().take_while(|e| e.number < oldest + window);
         let entry = { in_window }.find(|entry| match entry.state {
             State::Waiting { not_before } => not_before.is_none_or(|instant| instant <= now),
-            State::InFlight | State::Refused(_) => false,
+            State::InFlight { .. } | State::Refused(_) => false,
         })?;
-        entry.state = State::InFlight;
+        entry.state = State::InFlight { as_oldest: entry.number == oldest };
         Some((entry.number, entry.base_sequence, &mut entry.batch))
     }
 
@@ -143,8 +147,9 @@ impl<B> Lane<B> {
             entry.state = State::Refused(error);
             return Settled::Nothing;
         }
-        // One before it has not arrived yet.
-        let overtook = index > 0 && matches!(error, BrokerError::OutOfOrderSequence { .. });
+        // One before it has not arrived, or had not when this one did.
+        let overtook = !matches!(entry.state, State::InFlight { as_oldest: true })
+            && matches!(error, BrokerError::OutOfOrderSequence { .. });
         if !overtook && error.next_step() != NextStep::Retry {
             return self.fail(error);
         }
@@ -162,7 +167,7 @@ impl<B> Lane<B> {
     pub(super) fn refused(&self) -> Option<(&B, &BrokerError)> {
         let oldest = self.queue.front()?;
         let State::Refused(error) = &oldest.state else { return None };
-        let is_on_its_way = |entry: &Entry<B>| matches!(entry.state, State::InFlight);
+        let is_on_its_way = |entry: &Entry<B>| matches!(entry.state, State::InFlight { .. });
         (!self.queue.iter().any(is_on_its_way)).then_some((&oldest.batch, error))
     }
 
@@ -190,7 +195,7 @@ impl<B> Lane<B> {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let backoff = self.queue.front().and_then(|entry| match entry.state {
             State::Waiting { not_before } => not_before,
-            State::InFlight | State::Refused(_) => None,
+            State::InFlight { .. } | State::Refused(_) => None,
         });
         self.queue.front().map(|entry| entry.deadline).into_iter().chain(backoff).min()
     }
@@ -208,7 +213,7 @@ impl<B> Lane<B> {
         let error = match &oldest.state {
             // What is behind it is still on its way.
             State::Refused(refusal) => refusal.in_doubt(at),
-            State::Waiting { .. } | State::InFlight => {
+            State::Waiting { .. } | State::InFlight { .. } => {
                 BrokerError::TimedOut { call: "produce", limit }
             }
         };
@@ -385,6 +390,29 @@ mod tests {
             sent [0, 1]
             order 0: Failed([0, 1], OutOfOrderSequence { topic_partition: TopicPartition { topic: "a", partition: 0 }, producer_id: 0, sequence: 0, expected: Some(1) })
         "#]],
+        );
+    }
+
+    #[test]
+    fn one_that_overtook_is_sent_again_though_those_before_it_are_done_when_its_answer_comes() {
+        check(
+            "+, +, s, ok 0, order 1, s, wait 100, s, ok 1",
+            &expect![[r"
+            sent [0, 1]
+            ok 0: Done(0, ())
+            sent []
+            sent [1]
+            ok 1: Done(1, ())
+        "]],
+        );
+        check(
+            "+, +, s, ok 0, order 1, wait 100, s, order 1",
+            &expect![[r#"
+                sent [0, 1]
+                ok 0: Done(0, ())
+                sent [1]
+                order 1: Failed([1], OutOfOrderSequence { topic_partition: TopicPartition { topic: "a", partition: 0 }, producer_id: 0, sequence: 0, expected: Some(1) })
+            "#]],
         );
     }
 

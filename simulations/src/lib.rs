@@ -44,9 +44,11 @@ pub struct Kept {
 
 /// Seeds that have found something: an instance that waited for nothing while it was out of its group (5); a task
 /// that came back to an instance which was still opening it from before, and began at offsets that somebody else had
-/// gone beyond (18454); the others something in the simulator itself, which had expected too much of at-least-once
-/// when older state replaces newer, and of stores that were closed before they had been restored, or had let an
-/// instance start while the lock of a process that had died was still held (703).
+/// gone beyond (18454); a batch that overtook another on its way and was not sent again when the other had been
+/// answered first (8830); committers that heard of a grant in an order of chance (7030); the others something in the
+/// simulator itself, which had expected too much of at-least-once when older state replaces newer, and of stores that
+/// were closed before they had been restored, or had let an instance start while the lock of a process that had died
+/// was still held (703).
 pub const KEPT: &[Kept] = &[
     Kept::at_least_once(Workload::CachedCount, 5),
     Kept::exactly_once(Workload::CachedCount, 18_454),
@@ -55,6 +57,8 @@ pub const KEPT: &[Kept] = &[
     Kept::at_least_once(Workload::Join, 8_719),
     Kept::at_least_once(Workload::Join, 9_509),
     Kept::at_least_once(Workload::Windowed, 703).in_a_group(),
+    Kept::exactly_once(Workload::Tight, 7_030),
+    Kept::exactly_once(Workload::Tight, 8_830),
 ];
 
 impl Kept {

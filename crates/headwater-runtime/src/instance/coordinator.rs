@@ -6,6 +6,7 @@ mod ending;
 mod entry;
 mod follow_side;
 mod global_side;
+mod grants;
 mod group_side;
 mod leader_side;
 mod loops;
@@ -17,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use headwater_broker::{Grant, TopicPartition};
+use headwater_broker::TopicPartition;
 use headwater_changelog::{
     FollowCommand, FollowNews, FollowProgress, RestoreCommand, RestoreEnd, RestorePartition,
     StoreStep,
@@ -49,6 +50,7 @@ use crate::task::{TaskState, TaskWatch};
 use ending::Ending;
 use entry::TaskEntry;
 use global_side::Global;
+use grants::Grants;
 use leader_side::{Ends, Leading};
 use loops::{start_fetcher, start_follower, start_restorer};
 use task_side::send;
@@ -195,7 +197,7 @@ pub(super) struct Coordinator {
     restorer: mpsc::UnboundedSender<RestoreCommand<TaskId, StoreStep>>,
     follower: mpsc::UnboundedSender<FollowCommand<TaskId, StoreStep>>,
     global: Global,
-    grants: watch::Sender<Option<Grant>>,
+    grants: Grants,
     member: Member,
     /// The group is not joined anew before this time.
     join_not_before: Duration,
@@ -290,7 +292,7 @@ impl Coordinator {
             restorer,
             follower,
             global,
-            grants: watch::Sender::new(None),
+            grants: Grants::default(),
             member: Member::Left,
             join_not_before: Duration::ZERO,
             plan: Plan::Missing,

@@ -91,7 +91,7 @@ impl Coordinator {
             }
             GroupNews::Event(GroupEvent::Assigned { grant, assignment }) => {
                 let generation = grant.generation;
-                self.grants.send_replace(Some(grant));
+                self.grants.replace(Some(grant));
                 match MemberPlan::decode(&assignment) {
                     Ok(mut plan) => {
                         self.leave_out_unknown(&mut plan);
@@ -256,7 +256,7 @@ impl Coordinator {
 
     /// Everything this instance held is void.
     pub(super) fn lose_membership(&mut self, member: Member) {
-        self.grants.send_replace(None);
+        self.grants.replace(None);
         self.views.hosts.send_replace(None);
         self.plan = Plan::Missing;
         self.joins_at = None;
@@ -274,7 +274,7 @@ impl Coordinator {
     }
 
     pub(super) fn leave_group(&mut self) {
-        self.grants.send_replace(None);
+        self.grants.replace(None);
         self.joins_at = None;
         self.member = Member::Leaving;
         send(&self.group, GroupCommand::Leave);

@@ -48,7 +48,7 @@ pub(crate) use suppress::{Suppression, suppress, suppress_view};
 pub(crate) use table::{MapTable, map_table, pass_on_table, table_source, table_to_stream};
 pub(crate) use table_join::{join_left, join_merge, join_right};
 pub(crate) use time_window::{TimeSpans, aggregate_time_windows};
-pub(crate) use transform_table::transform_table;
+pub(crate) use transform_table::{transform_table, transform_view};
 pub(crate) use view::{AnyView, Optional, SharedView, StoreView, filter_view, join_view, map_view};
 pub(crate) use windowed::{KeptWindows, WindowAggregation};
 

@@ -311,10 +311,11 @@ impl Wiring<'_> {
 
     /// The view of a table that the node looks keys up in.
     pub(crate) fn view<K: 'static, V: 'static>(
-        &self,
+        &mut self,
         table: NodeKey,
     ) -> Result<SharedView<K, V>, DslError> {
-        let view = match self.behaviours.tables.get(&table) {
+        let behaviours = self.behaviours;
+        let view = match behaviours.tables.get(&table) {
             Some(TableAccess::Store(store)) if is_windowed(&store.spec.kind) => {
                 Some(Err(DslError::WindowedLookUp { node: self.name().to_owned() }))
             }
@@ -385,6 +386,11 @@ impl Wiring<'_> {
     /// which need not be: tasks read them, and what feeds one of them may write all.
     pub(crate) fn connected_stores(&self) -> Vec<ConnectedStore> {
         let NodeKind::Processor { stores: connected } = &self.node.kind else { return Vec::new() };
+        self.stores_of(connected)
+    }
+
+    /// The place and serdes of stores that are connected to some node, and of the global stores.
+    pub(crate) fn stores_of(&self, connected: &[String]) -> Vec<ConnectedStore> {
         let Program { stores, global_stores, .. } = &*self.program;
         let global_stores = global_stores.iter().map(|store| &store.spec.name);
         let own = stores.iter().map(|store| &store.spec.name);

@@ -1,9 +1,11 @@
 //! Tables whose values are made with state.
 
+use std::sync::Arc;
+
 use headwater_runtime::UserError;
 
 use super::KTable;
-use crate::nodes::transform_table;
+use crate::nodes::{transform_table, transform_view};
 use crate::nullity::Nullity;
 use crate::params::{Materialized, Processed};
 use crate::processor::{ProcessingContext, ValueTransformerWithKey};
@@ -20,9 +22,7 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
         T: ValueTransformerWithKey<K, V, V2>,
         F: Fn(&mut ProcessingContext<'_, '_>) -> Result<T, UserError> + Send + Sync + 'static,
     {
-        self.derive(TRANSFORM_VALUES, None, None, processed, move |kept| {
-            transform_table::<K, V, V2, T, F>(supplier, kept)
-        })
+        self.add_transformer(supplier, None, processed)
     }
 
     /// [`transform_values`](Self::transform_values), with the result kept in a store. Values from
@@ -39,8 +39,29 @@ impl<K: 'static, V: 'static, N: Nullity> KTable<K, V, N> {
         F: Fn(&mut ProcessingContext<'_, '_>) -> Result<T, UserError> + Send + Sync + 'static,
     {
         let materialized = materialized.or_serdes(self.key_serde.as_ref(), None);
-        self.derive(TRANSFORM_VALUES, None, Some(materialized), processed, move |kept| {
-            transform_table::<K, V, V2, T, F>(supplier, kept)
-        })
+        self.add_transformer(supplier, Some(materialized), processed)
+    }
+
+    fn add_transformer<V2, T, F>(
+        &self,
+        supplier: F,
+        materialized: Option<Materialized<K, V2>>,
+        processed: Processed,
+    ) -> KTable<K, V2, N>
+    where
+        V2: 'static,
+        T: ValueTransformerWithKey<K, V, V2>,
+        F: Fn(&mut ProcessingContext<'_, '_>) -> Result<T, UserError> + Send + Sync + 'static,
+    {
+        let supplier = Arc::new(supplier);
+        let provided = processed.provided.iter().map(|store| store.spec.name.clone());
+        let connected = processed.connected.iter().cloned().chain(provided).collect();
+        let view = transform_view::<K, V, V2, T, F>(self.node, connected, Arc::clone(&supplier));
+        let transformed =
+            self.derive(TRANSFORM_VALUES, None, materialized, processed, move |kept| {
+                transform_table::<K, V, V2, T, F>(supplier, kept)
+            });
+        self.graph.borrow_mut().set_view(transformed.node, view);
+        transformed
     }
 }

@@ -36,7 +36,8 @@ pub(crate) trait TableView<K, V>: Send + Sync {
 pub(crate) type SharedView<K, V> = Arc<dyn TableView<K, V>>;
 
 /// Makes the view of a table that is not kept.
-type WireView<K, V> = Arc<dyn Fn(&Wiring<'_>) -> Result<SharedView<K, V>, DslError> + Send + Sync>;
+type WireView<K, V> =
+    Arc<dyn Fn(&mut Wiring<'_>) -> Result<SharedView<K, V>, DslError> + Send + Sync>;
 
 /// The making of a view, of some types.
 #[derive(Clone)]
@@ -44,7 +45,7 @@ pub(crate) struct AnyView(Arc<dyn Any + Send + Sync>);
 
 impl AnyView {
     pub(super) fn new<K: 'static, V: 'static>(
-        wire: impl Fn(&Wiring<'_>) -> Result<SharedView<K, V>, DslError> + Send + Sync + 'static,
+        wire: impl Fn(&mut Wiring<'_>) -> Result<SharedView<K, V>, DslError> + Send + Sync + 'static,
     ) -> Self {
         let wire: WireView<K, V> = Arc::new(wire);
         Self(Arc::new(wire))
@@ -53,7 +54,7 @@ impl AnyView {
     /// The view, if it is of these types.
     pub(crate) fn wire<K: 'static, V: 'static>(
         &self,
-        wiring: &Wiring<'_>,
+        wiring: &mut Wiring<'_>,
     ) -> Option<Result<SharedView<K, V>, DslError>> {
         self.0.downcast_ref::<WireView<K, V>>().map(|wire| wire(wiring))
     }

@@ -36,11 +36,20 @@ pub(super) struct Surroundings {
 
 impl Surroundings {
     pub(super) fn new(wiring: &Wiring<'_>, headers_are_own: bool) -> Self {
+        Self::with_stores(wiring, wiring.connected_stores(), headers_are_own)
+    }
+
+    /// Those of code that the node runs on behalf of another one, with the stores of that.
+    pub(super) fn with_stores(
+        wiring: &Wiring<'_>,
+        stores: Vec<ConnectedStore>,
+        headers_are_own: bool,
+    ) -> Self {
         Self {
             headers_are_own,
             index: wiring.index(),
             name: wiring.name().into(),
-            stores: wiring.connected_stores(),
+            stores,
             default_serdes: wiring.default_serdes().clone(),
         }
     }

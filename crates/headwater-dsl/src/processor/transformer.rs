@@ -62,7 +62,8 @@ pub trait ValueTransformerWithKey<K, V, VOut>: Send + 'static {
     /// delete it.
     ///
     /// Where the result is not kept in a store of its own and something downstream needs values from
-    /// before an update, these are transformed too.
+    /// before an update, these are transformed too. Where it is not kept and a join looks keys up in it, the join has
+    /// a transformer of its own for what the table above holds, `None` included; it sees no topic, offset or headers.
     ///
     /// # Errors
     /// An error goes to the processing exception handler, which says whether the task fails or goes
@@ -112,7 +113,24 @@ where
 {
     /// Gives the node under construction a transformer in every task.
     pub(crate) fn wire(wiring: &mut Wiring<'_>, supplier: Supplier<T>) -> Self {
-        let surroundings = Arc::new(Surroundings::new(wiring, false));
+        let surroundings = Surroundings::new(wiring, false);
+        Self::wire_in(wiring, surroundings, supplier)
+    }
+
+    /// Gives the node under construction, which looks keys of a transformed table up, a transformer of its own in
+    /// every task, with the stores that the transforming node is connected to.
+    pub(crate) fn wire_for_look_ups(
+        wiring: &mut Wiring<'_>,
+        connected: &[String],
+        supplier: Supplier<T>,
+    ) -> Self {
+        let stores = wiring.stores_of(connected);
+        let surroundings = Surroundings::with_stores(wiring, stores, false);
+        Self::wire_in(wiring, surroundings, supplier)
+    }
+
+    fn wire_in(wiring: &mut Wiring<'_>, surroundings: Surroundings, supplier: Supplier<T>) -> Self {
+        let surroundings = Arc::new(surroundings);
         let slot = wiring.add_processor(Arc::new(Shared::<K, V, VOut, T> {
             surroundings,
             supplier,

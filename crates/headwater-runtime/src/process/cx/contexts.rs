@@ -30,18 +30,30 @@ impl Cx<'_> {
         let other = (!context.topic.is_empty()).then_some(context.topic);
         let topic = same.cloned().or_else(|| other.map(TopicName::from));
         let headers = context.headers().collect();
-        let before: Headers = std::mem::replace(&mut self.task.headers, headers);
-        let mut cx = Cx {
-            task: &mut *self.task,
-            thread: &mut *self.thread,
-            origin: Origin {
-                topic: topic.as_ref(),
-                partition: context.partition,
-                offset: context.offset,
-                timestamp: context.timestamp,
-                raw: None,
-            },
+        let origin = Origin {
+            topic: topic.as_ref(),
+            partition: context.partition,
+            offset: context.offset,
+            timestamp: context.timestamp,
+            raw: None,
         };
+        self.at_origin(origin, headers, f)
+    }
+
+    /// Runs `f` in the context of no record: at a time, without topic and headers, and with partition and offset −1.
+    pub fn in_no_context<R>(&mut self, timestamp: i64, f: impl FnOnce(&mut Cx<'_>) -> R) -> R {
+        let origin = Origin { topic: None, partition: -1, offset: -1, timestamp, raw: None };
+        self.at_origin(origin, Headers::default(), f)
+    }
+
+    fn at_origin<R>(
+        &mut self,
+        origin: Origin<'_>,
+        headers: Headers,
+        f: impl FnOnce(&mut Cx<'_>) -> R,
+    ) -> R {
+        let before: Headers = std::mem::replace(&mut self.task.headers, headers);
+        let mut cx = Cx { task: &mut *self.task, thread: &mut *self.thread, origin };
         let result = f(&mut cx);
         self.task.headers = before;
         result

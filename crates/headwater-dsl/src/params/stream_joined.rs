@@ -83,12 +83,14 @@ impl<K, V, V2> StreamJoined<K, V, V2> {
         Self { in_memory: true, ..self }
     }
 
-    /// Sets the changelog topics' own configuration, over the defaults. They are never compacted.
+    /// Sets the changelog topics' own configuration, over the defaults. They are never compacted. Stores of suppliers
+    /// keep the defaults, as in Kafka Streams.
     pub fn with_logging_enabled(self, topic_config: BTreeMap<String, String>) -> Self {
         Self { logging: Some(topic_config), ..self }
     }
 
-    /// Does without changelogs: what is kept is lost when the task moves.
+    /// Does without changelogs: what is kept is lost when the task moves. Stores of suppliers have changelogs
+    /// nevertheless, as in Kafka Streams.
     pub fn with_logging_disabled(self) -> Self {
         Self { logging: None, ..self }
     }

@@ -55,8 +55,8 @@ fn store_spec<K, V, V2>(
         timestamped: false,
     };
     let policy = |policy: &str| ("cleanup.policy".to_owned(), policy.to_owned());
-    let mut logging = joined.logging.clone();
     let Some(supplier) = supplier else {
+        let mut logging = joined.logging.clone();
         // Whatever the user says of it: the keys are never written twice.
         if let Some(config) = &mut logging {
             config.extend([policy("delete")]);
@@ -71,12 +71,9 @@ fn store_spec<K, V, V2>(
     }
     let mut spec = StoreSpec::new(&supplier.name, kind);
     spec.persistent = supplier.persistent;
-    // Stores of suppliers are compacted as all others of windows are, as in the original.
-    if let Some(config) = &mut logging {
-        let (key, value) = policy("compact,delete");
-        config.entry(key).or_insert(value);
-    }
-    spec.logging = logging;
+    // What is said of changelogs does not hold for stores of suppliers, in the original neither: they are always logged,
+    // and compacted as all others of windows are.
+    spec.logging = Some([policy("compact,delete")].into());
     if let Err(problem) = check(&spec) {
         graph.note(problem);
     }

@@ -532,6 +532,7 @@ impl LogicalGraph {
             |store: &Arc<StoreDeclaration>| matches!(store.spec.kind, StoreKind::Versioned { .. });
         match &node.kind {
             LogicalKind::TableSource(source) => is_versioned(&source.store),
+            LogicalKind::StreamToTable(table) => is_versioned(&table.store),
             LogicalKind::Processor(processor) if processor.old_values_from_parent => {
                 let parent = node.parents.first().filter(|_| processor.is_versioned_as_parent);
                 parent.is_some_and(|&parent| self.is_versioned(parent))

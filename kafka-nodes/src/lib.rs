@@ -34,7 +34,7 @@ mod wait;
 pub use cluster::{Cluster, ClusterOptions};
 pub use container::{Engine, build_image};
 pub use error::NodesError;
-pub use jvm::Installation;
+pub use jvm::{Installation, streams_class_path};
 pub use ports::free_ports;
 pub use probe::{NodeAddress, answers_api_versions, knows_topic, nodes_named_by};
 pub use target::Target;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
+use kafka_nodes::{NodesError, streams_class_path};
 
 use crate::say;
 use broker::Broker;
@@ -16,6 +17,8 @@ use run::{Counts, Suite};
 const KAFKA_VERSION: &str = "4.4.0";
 /// Tests whose path begins with this start nodes of their own and disturb them: one at a time.
 const OWN_NODES: &str = "faults::";
+/// Tests whose path begins with this run Kafka Streams itself beside us.
+const JAVA: &str = "java::";
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -82,17 +85,34 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<()> {
         ("HEADWATER_TIER", arguments.tier.name().to_owned()),
     ];
     environment.extend(broker.target().map(|target| ("HEADWATER_NODES", target)));
-    let suite = Suite { root, cargo, environment };
+    let mut suite = Suite { root, cargo, environment };
     let filter: Vec<&str> = arguments.filter.iter().map(String::as_str).collect();
     let options: Vec<&str> = filter.iter().copied().filter(|word| word.starts_with('-')).collect();
     let names = suite.list(&filter)?;
-    let (own_nodes, shared): (Vec<&str>, Vec<&str>) =
+    let (own_nodes, mut shared): (Vec<&str>, Vec<&str>) =
         names.iter().map(String::as_str).partition(|name| name.starts_with(OWN_NODES));
+    let mut left_out = 0;
+    if shared.iter().any(|name| name.starts_with(JAVA)) {
+        match streams_class_path(&cache(root)?, &arguments.kafka) {
+            Ok(jars) => suite.environment.push(("HEADWATER_STREAMS_JARS", jars)),
+            Err(error @ NodesError::MissingProgram { .. }) => {
+                say(&format!("itest: left out is what runs Kafka Streams itself: {error}"));
+                let before = shared.len();
+                shared.retain(|name| !name.starts_with(JAVA));
+                left_out = before - shared.len();
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
     let mut counts = suite.run(&shared, &options)?;
+    counts.left_out = left_out;
     if broker.target().is_some() {
         counts += suite.run(&own_nodes, &[&options[..], &["--test-threads=1"]].concat())?;
-    } else {
-        counts.left_out = own_nodes.len();
+    } else if !own_nodes.is_empty() {
+        say(
+            "itest: left out are tests that kill and stop nodes, which a running Kafka is spared from",
+        );
+        counts.left_out += own_nodes.len();
     }
     verdict(&broker, counts)
 }
@@ -105,11 +125,6 @@ fn verdict(broker: &Broker, counts: Counts) -> Result<()> {
     }
     if counts.passed == 0 {
         bail!("itest: no test ran");
-    }
-    if counts.left_out > 0 {
-        say(
-            "itest: left out are tests that kill and stop nodes, which a running Kafka is spared from",
-        );
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::cluster::CLUSTER_ID;
 use crate::command::{require, run};
-use crate::jvm::JvmNode;
+use crate::jvm::{JvmNode, maven};
 use crate::ports::free_ports;
 use crate::settings::{NodeFacts, NodePorts, as_properties, settings};
 use crate::{NodesError, probe, wait};
@@ -81,24 +81,9 @@ impl Installation {
     }
 
     fn fetch_jars(&self, version: &str) -> Result<(), NodesError> {
-        require(
-            "mvn",
-            "-version",
-            "fetching Kafka's jars",
-            "install Apache Maven (Debian: apt-get install maven)",
-        )?;
-        let pom = self.directory.join("pom.xml");
-        fs::write(&pom, POM).map_err(NodesError::file("write", &pom))?;
         let logging = self.directory.join("log4j2.yaml");
         fs::write(&logging, LOGGING).map_err(NodesError::file("write", logging))?;
-        let mut mvn = Command::new("mvn");
-        mvn.args(["--quiet", "--batch-mode", "--file"]).arg(&pom).args([
-            "dependency:copy-dependencies",
-            "-DincludeScope=runtime",
-            &format!("-Dkafka.version={version}"),
-            &format!("-DoutputDirectory={}", self.jars().display()),
-        ]);
-        run(&mut mvn).map(drop)
+        maven::copy_jars(&self.directory.join("pom.xml"), POM, version, &self.jars())
     }
 
     /// One life of a throw-away node; its JVM writes down what it loaded.

@@ -14,6 +14,11 @@ pub(crate) fn nodes() -> Target {
     variable("HEADWATER_NODES").parse().unwrap()
 }
 
+/// The class path with Kafka Streams, and what it needs.
+pub(crate) fn streams_jars() -> String {
+    variable("HEADWATER_STREAMS_JARS")
+}
+
 fn variable(name: &str) -> String {
     let value = std::env::var(name);
     value.unwrap_or_else(|_| panic!("{name} is not set: run these tests with `cargo xtask itest`"))

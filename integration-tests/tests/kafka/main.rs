@@ -1,7 +1,7 @@
 //! Tests against a real Apache Kafka. `cargo xtask itest` starts one and runs them.
 //!
 //! Tests in [`faults`] start nodes of their own, which they kill, stop and freeze; they run one at a
-//! time. All others share the Kafka at `HEADWATER_BOOTSTRAP`, side by side: names of topics and
+//! time. Those in [`java`] run Kafka Streams itself, and are left out where it cannot be had. All others share the Kafka at `HEADWATER_BOOTSTRAP`, side by side: names of topics and
 //! applications come from [`environment::unique`].
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of it is test code, helpers too")]
@@ -10,6 +10,7 @@ mod counting;
 mod environment;
 mod faults;
 mod fleet;
+mod java;
 mod proxy;
 mod shared;
 mod witness;

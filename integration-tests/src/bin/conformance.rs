@@ -121,9 +121,9 @@ fn fuzz(
             tell(out, case["name"].as_str().unwrap_or_default(), &outcome)?;
             kept.push(case.to_string());
         }
-    }
-    if let Some(file) = &arguments.keep {
-        keep(file, &kept)?;
+        if let Some(file) = &arguments.keep {
+            keep(file, &kept)?;
+        }
     }
     let seconds = clock.monotonic().saturating_sub(began).as_secs_f64().max(0.001);
     let cases = f64::from(u32::try_from(count).unwrap_or(u32::MAX));
@@ -131,7 +131,7 @@ fn fuzz(
     writeln!(
         out,
         "seed {seed}: {:.1} cases a second; set aside: {by_order} that hang on the order of topics, \
-         {by_store} on stores in memory",
+         {by_store} on what stores in memory and caches of the original show",
         cases / seconds
     )?;
     writeln!(out, "{equal} equal, {} differ", kept.len())?;

@@ -12,6 +12,7 @@ mod groups;
 mod hunt;
 mod joins;
 mod original;
+mod other_stores;
 mod processors;
 mod shrink;
 mod streams;

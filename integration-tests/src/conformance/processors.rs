@@ -132,6 +132,21 @@ enum Store {
     Session(SessionStore<Value, Value>),
 }
 
+impl StoreAction {
+    /// What comes of a record without key: most look first, the others ask the store for it, which the original's refuse.
+    /// Here no store can be asked for a key that is null.
+    fn without_key(self) -> Result<(), UserError> {
+        match self {
+            Self::WindowPut { .. }
+            | Self::SessionPut { .. }
+            | Self::VersionedPut
+            | Self::VersionedDelete
+            | Self::VersionedGet => Err("key cannot be null".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl<R: AsRef<Recipe>> Running<R> {
     /// Sets up what the recipe needs: the supplier's work.
     pub(super) fn new(
@@ -235,7 +250,7 @@ impl<R: AsRef<Recipe>> Running<R> {
             let answer = Value::Text(format!("{}|{held}", text(value)));
             return out.forward(record.with_value(Some(&answer)));
         }
-        let Some(key) = key else { return Ok(()) };
+        let Some(key) = key else { return action.without_key() };
         match action {
             StoreAction::Dedup => {
                 if store.get(out.context(), key)?.as_ref() == value {

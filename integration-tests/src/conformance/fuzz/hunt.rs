@@ -1,12 +1,14 @@
 //! Compares random cases with the original.
 
 use std::collections::BTreeSet;
+use std::slice;
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value as Json;
 
 use super::generator::random_case;
 use super::original::Original;
+use super::other_stores::OtherStores;
 use super::shrink::shrink;
 use crate::conformance::{Case, Outcome, check};
 
@@ -28,8 +30,7 @@ pub struct Hunted {
     pub equal: usize,
     /// How many differ and hang on which of several topics is read first, which the original leaves open.
     pub by_order: usize,
-    /// How many differ and hang on stores of the original's in memory: these expire entries one by one, and count them,
-    /// where the others drop whole segments, as stores of both kinds do here.
+    /// How many are as the original with other stores expects: see [`OtherStores`].
     pub by_store: usize,
     /// Those that differ, with what the original expects, and how.
     pub differing: Vec<(Json, Outcome)>,
@@ -57,11 +58,13 @@ impl Hunt<'_> {
         if suspects.is_empty() {
             return Ok(hunted);
         }
-        for case in self.original.ask(&suspects, true)? {
+        let (by_order, suspects): (Vec<Json>, Vec<Json>) =
+            self.original.ask(&suspects, true)?.into_iter().partition(|it| has_flag(it, "order"));
+        hunted.by_order += by_order.len();
+        let other_stores = OtherStores::ask(self.original, &suspects)?;
+        for (case, other_stores) in suspects.into_iter().zip(other_stores) {
             let outcome = compare(&case)?;
-            if has_flag(&case, "order") {
-                hunted.by_order += 1;
-            } else if hangs_on_store(&case, &differs_in(&outcome)) {
+            if other_stores.explain(&case, &outcome)? {
                 hunted.by_store += 1;
             } else if self.shrinks {
                 let smaller = self.smaller(case, &differs_in(&outcome))?;
@@ -77,13 +80,20 @@ impl Hunt<'_> {
     /// The smallest case found that differs in nothing else than a case does.
     fn smaller(&self, case: Json, wanted: &BTreeSet<String>) -> Result<Json> {
         shrink(case, |candidates| {
+            let mut differing = Vec::new();
             for answered in self.original.ask(candidates, true)? {
                 if what_is_wrong(&answered).is_some() || has_flag(&answered, "order") {
                     continue;
                 }
-                let found = differs_in(&compare(&answered)?);
-                let differs = !found.is_empty() && !hangs_on_store(&answered, &found);
-                if differs && found.is_subset(wanted) {
+                let outcome = compare(&answered)?;
+                let found = differs_in(&outcome);
+                if !found.is_empty() && found.is_subset(wanted) {
+                    differing.push((answered, outcome));
+                }
+            }
+            for (answered, outcome) in differing {
+                let other_stores = OtherStores::ask(self.original, slice::from_ref(&answered))?;
+                if !other_stores[0].explain(&answered, &outcome)? {
                     return Ok(Some(answered));
                 }
             }
@@ -93,13 +103,13 @@ impl Hunt<'_> {
 }
 
 /// Runs a case that the original has answered.
-fn compare(case: &Json) -> Result<Outcome> {
+pub(super) fn compare(case: &Json) -> Result<Outcome> {
     let parsed = Case::parse(&case.to_string()).context("an answer of the original")?;
     Ok(check(&parsed))
 }
 
 /// In what a case differs.
-fn differs_in(outcome: &Outcome) -> BTreeSet<String> {
+pub(super) fn differs_in(outcome: &Outcome) -> BTreeSet<String> {
     match outcome {
         Outcome::Passed => BTreeSet::new(),
         Outcome::Missing(what) => BTreeSet::from([what.clone()]),
@@ -113,15 +123,4 @@ fn what_is_wrong(case: &Json) -> Option<&str> {
 
 fn has_flag(case: &Json, flag: &str) -> bool {
     case["flags"].as_array().is_some_and(|flags| flags.iter().any(|it| it == flag))
-}
-
-/// What stores in memory expire one by one shows in counts and contents, if in nothing else.
-const COUNTS_AND_CONTENTS: [&str; 3] = ["dropped", "dropped_at", "stores"];
-
-fn hangs_on_store(case: &Json, differs_in: &BTreeSet<String>) -> bool {
-    let text = case.to_string();
-    let in_memory = [":\"in_memory\"", "\"in_memory\":true"];
-    let is_in_memory = in_memory.iter().any(|it| text.contains(it));
-    let only_counts = differs_in.iter().all(|it| COUNTS_AND_CONTENTS.contains(&it.as_str()));
-    is_in_memory && (has_flag(case, "store") || (has_flag(case, "store_dropped") && only_counts))
 }

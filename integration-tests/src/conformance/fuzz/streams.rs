@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::generator::{Generator, Kind, Made, Type, Windows};
+use super::generator::{Generator, Kind, Made, Type, Versions, Windows};
 use super::{groups, joins, processors};
 
 /// Adds an operator that takes a stream; whether one could be added.
@@ -184,7 +184,17 @@ fn repartition(generator: &mut Generator, stream: &Made) -> bool {
 fn to_table(generator: &mut Generator, stream: &Made) -> bool {
     let mut table = stream.as_kind(Kind::Table);
     table.can_be_suppressed = true;
-    let materialized = generator.materialized(&table, 50);
+    let materialized = if generator.percent(15) {
+        let history = generator.one(&[10, 30, 100]);
+        table.versions = Some(Versions::Stored(history));
+        table.can_be_suppressed = false;
+        json!({
+            "key": "string", "value": table.value.serde(), "store": generator.name("st"),
+            "supplier": {"kind": "versioned", "history": history},
+        })
+    } else {
+        generator.materialized(&table, 50)
+    };
     let operator = json!({"op": "to_table", "in": stream.id, "materialized": materialized});
     generator.add_named(operator, table);
     true

@@ -86,7 +86,10 @@ fn transform_values(generator: &mut Generator, table: &Made) -> bool {
         to
     };
     let mut result = with_values(&derived(table), to);
-    operator["materialized"] = generator.materialized(&result, 50);
+    // A join that looks keys up in what is not kept transforms anew, and in the original fails when that needs stores:
+    // these are not connected to the join.
+    let named_percent = if operator["stores"].is_null() { 50 } else { 100 };
+    operator["materialized"] = generator.materialized(&result, named_percent);
     result.versions = None;
     generator.add_named(operator, result);
     true

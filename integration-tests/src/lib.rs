@@ -40,6 +40,20 @@ mod documents {
     mod aggregations {}
     #[doc = include_str!("../../docs/book/src/windows.md")]
     mod windows {}
+    #[doc = include_str!("../../docs/book/src/event-time.md")]
+    mod event_time {}
+    #[doc = include_str!("../../docs/book/src/windowed-averages.md")]
+    mod windowed_averages {}
+    #[doc = include_str!("../../docs/book/src/sessions.md")]
+    mod sessions {}
+    #[doc = include_str!("../../docs/book/src/orders-and-customers.md")]
+    mod orders_and_customers {}
+    #[doc = include_str!("../../docs/book/src/foreign-keys.md")]
+    mod foreign_keys {}
+    #[doc = include_str!("../../docs/book/src/deduplication.md")]
+    mod deduplication {}
+    #[doc = include_str!("../../docs/book/src/top-n.md")]
+    mod top_n {}
     #[doc = include_str!("../../docs/book/src/joins.md")]
     mod joins {}
     #[doc = include_str!("../../docs/book/src/processors.md")]

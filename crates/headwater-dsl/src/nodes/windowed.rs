@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use headwater_runtime::{
-    CachedUpdate, Cx, FetchedEntries, FlushListener, NodeIndex, OperatorSlot, StoreCursor,
+    CachedUpdate, Cx, FetchedEntries, FlushListener, Headers, NodeIndex, OperatorSlot, StoreCursor,
     StoreSlot, TaskError,
 };
 use headwater_store::serde::{Payload, Window, Windowed};
@@ -43,6 +43,8 @@ pub(super) struct WindowTable<K, A> {
     pub(super) times: OperatorSlot,
     slot: StoreSlot,
     options: SegmentedOptions,
+    /// Whether values are kept with headers.
+    keeps_headers: bool,
     size_ms: i64,
     emit: EmitStrategy,
     key: Codec<K>,
@@ -77,6 +79,7 @@ impl<K: 'static, A: 'static> KeptWindows<K, A> {
             times: wiring.add_operator(on_close.then(|| self.store.clone())),
             slot,
             options: self.options,
+            keeps_headers: wiring.is_with_headers(&self.store),
             size_ms: self.size_ms,
             emit: self.emit,
             key: wiring.key_serde(self.key.as_ref())?,
@@ -311,6 +314,10 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
 impl<K: 'static, A: 'static> FlushListener for WindowTable<K, A> {
     fn forward(&self, cx: &mut Cx<'_>, update: CachedUpdate<'_>) -> Result<(), TaskError> {
         cx.enter(self.index);
+        if self.keeps_headers && self.options.kind == SegmentedKind::Session {
+            // As in the original a result has the headers that were stored with it, and nothing is computed with any.
+            *cx.headers_mut() = Headers::new();
+        }
         let result = self.forward_cached(cx, update);
         settle(cx, self.index, result)
     }

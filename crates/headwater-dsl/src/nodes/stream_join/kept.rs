@@ -95,7 +95,13 @@ impl<K: 'static, V: 'static> JoinStore<K, V> {
             stored_key[key_end..key_end + 8].copy_from_slice(&timestamp.to_be_bytes());
             let written = value.map(|value| self.write_value(value, &mut bytes)).transpose()?;
             let value = written.and_then(|written| written.or_in(&bytes));
-            Ok(cx.put_duplicate(self.slot, &mut stored_key, timestamp, value, timestamp)?)
+            Ok(cx.put_duplicate_with_headers(
+                self.slot,
+                &mut stored_key,
+                timestamp,
+                value,
+                timestamp,
+            )?)
         });
         cx.give_buffer(bytes);
         cx.give_buffer(stored_key);

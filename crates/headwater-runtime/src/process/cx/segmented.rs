@@ -214,8 +214,7 @@ impl Cx<'_> {
     /// Adds a value to a window of a store with duplicates. `stored_key` ends with room for the value's
     /// number, which is filled in. A value of null adds nothing, but is logged, and takes a number.
     ///
-    /// Changes are logged with the headers of the record being processed. What is out of the store's
-    /// retention is counted and logged as by [`put_segmented`](Self::put_segmented).
+    /// What is out of the store's retention is counted and logged as by [`put_segmented`](Self::put_segmented).
     ///
     /// # Errors
     /// As for [`put`](Self::put).
@@ -227,6 +226,42 @@ impl Cx<'_> {
         value: Option<&[u8]>,
         timestamp: i64,
     ) -> Result<(), TaskError> {
+        self.keep_duplicate(slot, stored_key, time, value, timestamp);
+        let key = Some(&stored_key[SEGMENT_PREFIX..]);
+        let record = Record { timestamp, key, value, headers: &[] };
+        let logged = self.task.stores[slot.index()].log(&mut self.thread.outputs, record);
+        logged.map_err(|error| self.log_error(slot, error))?;
+        self.drop_segments(slot);
+        Ok(())
+    }
+
+    /// As [`put_duplicate`](Self::put_duplicate), logged with the headers of the record being processed, as the records
+    /// of a join of streams are.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    pub fn put_duplicate_with_headers(
+        &mut self,
+        slot: StoreSlot,
+        stored_key: &mut [u8],
+        time: i64,
+        value: Option<&[u8]>,
+        timestamp: i64,
+    ) -> Result<(), TaskError> {
+        self.keep_duplicate(slot, stored_key, time, value, timestamp);
+        self.log_with_headers(slot, &stored_key[SEGMENT_PREFIX..], value, timestamp)?;
+        self.drop_segments(slot);
+        Ok(())
+    }
+
+    fn keep_duplicate(
+        &mut self,
+        slot: StoreSlot,
+        stored_key: &mut [u8],
+        time: i64,
+        value: Option<&[u8]>,
+        timestamp: i64,
+    ) {
         let store = &mut self.task.stores[slot.index()];
         let segments = store.segments_mut();
         let number = segments.next_number();
@@ -241,9 +276,6 @@ impl Cx<'_> {
                 write(store, stored_key, value, timestamp, &RecordContext::default);
             }
         }
-        self.log_with_headers(slot, &stored_key[SEGMENT_PREFIX..], value, timestamp)?;
-        self.drop_segments(slot);
-        Ok(())
     }
 
     /// How a store of windows or sessions is kept.

@@ -213,7 +213,11 @@ impl Cx<'_> {
         context: &Headers,
     ) -> Result<(), TaskError> {
         let store = &self.task.stores[slot.index()];
-        let has_headers = store.layout == Layout::TimestampedKeyValueWithHeaders;
+        let has_headers = match store.layout {
+            Layout::TimestampedKeyValueWithHeaders => true,
+            Layout::Segmented(options) => options.with_headers,
+            _ => false,
+        };
         let logged = match new {
             None if has_headers => {
                 let headers = borrow_headers(context);

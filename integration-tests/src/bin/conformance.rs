@@ -59,6 +59,9 @@ struct Arguments {
     /// Makes the random cases that differ smaller, and writes them to this file.
     #[arg(long, value_name = "FILE", requires = "fuzz")]
     keep: Option<PathBuf>,
+    /// Leaves cases that are kept as they are. To make them smaller the original is asked many times.
+    #[arg(long, requires = "keep")]
+    whole: bool,
 }
 
 /// How many random cases the original is asked about at a time.
@@ -108,7 +111,8 @@ fn fuzz(
          --oracle or HEADWATER_ORACLE",
     )?;
     let original = Original::at(&oracle)?;
-    let hunt = Hunt { original: &original, seed, shrinks: arguments.keep.is_some() };
+    let hunt =
+        Hunt { original: &original, seed, shrinks: arguments.keep.is_some() && !arguments.whole };
     let clock = SystemClock::new();
     let began = clock.monotonic();
     let (mut total, mut kept) = (Hunted::default(), Vec::new());

@@ -30,7 +30,8 @@ pub struct Hunted {
     pub equal: usize,
     /// How many differ and hang on which of several topics is read first, which the original leaves open.
     pub by_order: usize,
-    /// How many are as the original with other stores expects: see [`OtherStores`].
+    /// How many are as the original with all stores on disk expects, or show what has expired and only its cache still
+    /// has.
     pub by_store: usize,
     /// Those that differ, with what the original expects, and how.
     pub differing: Vec<(Json, Outcome)>,

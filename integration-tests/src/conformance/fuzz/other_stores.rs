@@ -1,4 +1,4 @@
-//! What the original makes of a case with other stores, to tell differences that come from its stores only.
+//! Differences that come from the stores of the original only.
 
 use anyhow::Result;
 use serde_json::Value as Json;
@@ -19,37 +19,24 @@ const CACHE_BYTES: &str = "statestore.cache.max.bytes";
 ///   segments, as stores of both kinds do here. Then what comes out here is what the original gives with all stores on
 ///   disk.
 /// - The original's cache still shows windows and sessions that have expired in the store below, for as long as there
-///   is room for them. Then only contents differ, and those here are what the original holds without a cache.
+///   is room for them. Then only contents differ, and what is missing has expired.
 #[derive(Debug, Default)]
 pub(super) struct OtherStores {
     /// With all stores on disk, if it has any in memory.
     on_disk: Option<Json>,
-    /// Without a cache, if it has one.
-    uncached: Option<Json>,
 }
 
 impl OtherStores {
     /// Asks the original about cases; the answers are in their order.
     pub(super) fn ask(original: &Original, cases: &[Json]) -> Result<Vec<Self>> {
-        let mut asked = Vec::new();
-        let mut places = Vec::new();
-        for (number, case) in cases.iter().enumerate() {
-            for (is_on_disk, changed) in [(true, on_disk(case)), (false, uncached(case))] {
-                if changed != *case {
-                    asked.push(changed);
-                    places.push((number, is_on_disk));
-                }
-            }
-        }
+        let changed = cases.iter().map(on_disk).enumerate();
+        let asked = changed.filter(|(number, changed)| *changed != cases[*number]);
+        let (numbers, asked): (Vec<usize>, Vec<Json>) = asked.unzip();
         let mut all: Vec<Self> = cases.iter().map(|_| Self::default()).collect();
-        if asked.is_empty() {
-            return Ok(all);
-        }
-        let answers = original.ask(&asked, false)?;
-        for ((number, is_on_disk), answer) in places.into_iter().zip(answers) {
-            let place =
-                if is_on_disk { &mut all[number].on_disk } else { &mut all[number].uncached };
-            *place = Some(answer["expect"].clone());
+        if !asked.is_empty() {
+            for (number, answer) in numbers.into_iter().zip(original.ask(&asked, false)?) {
+                all[number].on_disk = Some(answer["expect"].clone());
+            }
         }
         Ok(all)
     }
@@ -62,12 +49,15 @@ impl OtherStores {
             return Ok(true);
         }
         let only_contents = differs_in(outcome).iter().all(|what| what == CONTENTS);
-        match &self.uncached {
-            Some(expected) if only_contents => {
-                holds(case, |it| it["expect"][CONTENTS] = expected[CONTENTS].clone())
-            }
-            _ => Ok(false),
+        if !only_contents || case["config"][CACHE_BYTES].is_null() {
+            return Ok(false);
         }
+        let retention_ms = retention_max_ms(case);
+        holds(case, |it| {
+            for store in differing_stores(outcome) {
+                leave_expired_out(&mut it["expect"][CONTENTS][store]["entries"], retention_ms);
+            }
+        })
     }
 }
 
@@ -102,25 +92,39 @@ fn put_on_disk(json: &mut Json) {
     }
 }
 
-/// The case without a cache.
-fn uncached(case: &Json) -> Json {
-    let mut changed = case.clone();
-    if let Some(config) = changed["config"].as_object_mut() {
-        config.remove(CACHE_BYTES);
-    }
-    changed
+/// The stores whose contents differ.
+fn differing_stores(outcome: &Outcome) -> impl Iterator<Item = &str> {
+    let differences = match outcome {
+        Outcome::Failed(differences) => &differences[..],
+        Outcome::Passed | Outcome::Missing(_) => &[],
+    };
+    differences.iter().filter_map(|difference| difference.text.split_once(": ")).map(|it| it.0)
+}
+
+/// What no store of windows of a case keeps an entry longer for.
+fn retention_max_ms(case: &Json) -> i64 {
+    let operators = case["topology"].as_array().into_iter().flatten();
+    let retention = |operator: &Json| {
+        let ms = |name: &str| operator["window"][name].as_i64().unwrap_or(0);
+        // Sliding windows are looked for on both sides.
+        2 * (ms("size") + ms("difference") + ms("gap")) + ms("grace")
+    };
+    operators.map(retention).max().unwrap_or(0)
+}
+
+/// Leaves out what has expired for certain.
+fn leave_expired_out(entries: &mut Json, retention_ms: i64) {
+    let Some(entries) = entries.as_array_mut() else { return };
+    let time = |entry: &Json| entry["key"]["end"].as_i64().unwrap_or(i64::MAX);
+    let Some(newest) = entries.iter().map(time).max() else { return };
+    entries.retain(|entry| time(entry) >= newest - retention_ms);
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value as Json, json};
 
-    use super::{on_disk, uncached};
-
-    #[track_caller]
-    fn check(change: fn(&Json) -> Json, before: &Json, after: &Json) {
-        assert_eq!(change(before), *after);
-    }
+    use super::{leave_expired_out, on_disk, retention_max_ms};
 
     #[test]
     fn stores_in_memory_are_put_on_disk_wherever_they_are_named() {
@@ -138,13 +142,33 @@ mod tests {
                 {"op": "add_state_store", "store": {"name": "p", "type": "kv", "in_memory": false}},
             ],
         });
-        check(on_disk, &before, &after);
-        check(on_disk, &after, &after);
+        assert_eq!(on_disk(&before), after);
+        assert_eq!(on_disk(&after), after);
+    }
+
+    #[track_caller]
+    fn check_left(ends: &[i64], retention_ms: i64, left: &[i64]) {
+        let entries = |ends: &[i64]| -> Json {
+            ends.iter().map(|end| json!({"key": {"key": "a", "end": end}, "value": 1})).collect()
+        };
+        let mut found = entries(ends);
+        leave_expired_out(&mut found, retention_ms);
+        assert_eq!(found, entries(left));
     }
 
     #[test]
-    fn the_cache_is_taken_away() {
-        let before = json!({"config": {"statestore.cache.max.bytes": 9, "dsl.store": "rocksdb"}});
-        check(uncached, &before, &json!({"config": {"dsl.store": "rocksdb"}}));
+    fn what_is_older_than_the_retention_is_left_out() {
+        check_left(&[100, 90, 89, 70], 10, &[100, 90]);
+        check_left(&[], 10, &[]);
+    }
+
+    #[test]
+    fn the_longest_retention_counts() {
+        let case = json!({"topology": [
+            {"op": "windowed_by", "window": {"type": "session", "gap": 3, "grace": 10}},
+            {"op": "windowed_by", "window": {"type": "tumbling", "size": 5}},
+            {"op": "count"},
+        ]});
+        assert_eq!(retention_max_ms(&case), 16);
     }
 }

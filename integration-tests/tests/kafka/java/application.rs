@@ -28,7 +28,7 @@ pub(super) enum Language {
 /// A running application.
 pub(super) enum Application {
     Java { program: Child, said: PathBuf },
-    Rust(Instance),
+    Rust(Box<Instance>),
 }
 
 impl Application {
@@ -37,7 +37,7 @@ impl Application {
     pub(super) async fn start(language: Language, names: [&str; 4], home: &Path) -> Self {
         match language {
             Language::Java => Self::start_java(names, home),
-            Language::Rust => Self::Rust(start_rust(names, home).await),
+            Language::Rust => Self::Rust(Box::new(start_rust(names, home).await)),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::nullity::Present;
 use crate::params::{Consumed, Extractor, Materialized, TimestampExtractor};
 use crate::serdes::{Codec, codec};
 use crate::store::{DslStores, Stores};
-use crate::topology::Topology;
+use crate::topology::{BuiltWith, Topology};
 use crate::wrapper::{AnyWrapper, ProcessorWrapper};
 
 mod global;
@@ -285,14 +285,14 @@ impl StreamsBuilder {
         self.graph.borrow().problem().map_or(Ok(()), |problem| Err(problem.clone()))
     }
 
-    /// The finished topology. The builder stays as it is; more can be added for another topology.
+    /// The finished topology. The builder stays as it is; more can be added for another topology. What a configuration
+    /// says of topologies has no effect here but with [`build_with`](Self::build_with); an instance warns of it.
     ///
     /// # Errors
     /// The first mistake, or what is wrong with the whole: names and topics that are taken, stores
     /// that are missing, types without serde.
     pub fn build(&self) -> Result<Topology, DslError> {
-        let stores = self.graph.borrow().stores.or(DslStores::default());
-        self.build_optimized(TopologyOptimization::NONE, stores)
+        self.build_optimized(TopologyOptimization::NONE, DslStores::default())
     }
 
     /// The finished topology, rewritten as the configuration says (`topology.optimization`, feature row
@@ -318,8 +318,7 @@ impl StreamsBuilder {
     /// # Errors
     /// As for [`build`](Self::build).
     pub fn build_with(&self, config: &StreamsConfig) -> Result<Topology, DslError> {
-        let stores = self.graph.borrow().stores.or(DslStores::in_config(config));
-        self.build_optimized(config.topology_optimization, stores)
+        self.build_optimized(config.topology_optimization, DslStores::in_config(config))
     }
 
     fn build_optimized(
@@ -327,8 +326,11 @@ impl StreamsBuilder {
         optimization: TopologyOptimization,
         stores: DslStores,
     ) -> Result<Topology, DslError> {
+        let given = self.graph.borrow().stores;
+        let stores = given.or(stores);
         let draft = self.graph.borrow().write(optimization, stores)?;
-        Topology::new(draft.builder, draft.behaviours)
+        let built_with = BuiltWith { optimization, given, stores };
+        Topology::new(draft.builder, draft.behaviours, Some(built_with))
     }
 }
 

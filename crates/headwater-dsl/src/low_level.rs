@@ -336,7 +336,7 @@ impl TopologyBuilder {
     /// If a node does not take what its parent forwards, or a type has no serde.
     pub fn build(&self) -> Result<Topology, DslError> {
         let Draft { builder, behaviours, .. } = self.draft.clone();
-        Topology::new(builder, behaviours)
+        Topology::new(builder, behaviours, None)
     }
 }
 

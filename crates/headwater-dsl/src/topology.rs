@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use headwater_runtime::{Application, Program, UserError};
+use headwater_runtime::{Application, Program, StreamsConfig, TopologyOptimization, UserError};
 use headwater_topology::{Topology as Graph, TopologyBuilder};
 
 use crate::error::DslError;
+use crate::store::{DslStores, GivenDslStores};
 use crate::wiring::Behaviours;
 
 /// What an application does: the graph and the behaviour of its nodes. Immutable, and shared by all
@@ -22,6 +23,17 @@ struct Inner {
     behaviours: Behaviours,
     /// The graph without application id, for descriptions.
     graph: Graph,
+    /// `None` where no setting plays a part.
+    built_with: Option<BuiltWith>,
+}
+
+/// What a topology was built with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BuiltWith {
+    pub(crate) optimization: TopologyOptimization,
+    /// What the builder itself says of stores.
+    pub(crate) given: GivenDslStores,
+    pub(crate) stores: DslStores,
 }
 
 /// A topology made out for an application.
@@ -37,12 +49,16 @@ pub struct ApplicationTopology {
 }
 
 impl Topology {
-    pub(crate) fn new(builder: TopologyBuilder, behaviours: Behaviours) -> Result<Self, DslError> {
+    pub(crate) fn new(
+        builder: TopologyBuilder,
+        behaviours: Behaviours,
+        built_with: Option<BuiltWith>,
+    ) -> Result<Self, DslError> {
         let graph = builder.build("")?;
         // Made once here so that whatever is wrong with types and serdes shows in `build`.
         behaviours.programs(&graph)?;
         behaviours.global_program(&graph)?;
-        Ok(Self { inner: Arc::new(Inner { builder, behaviours, graph }) })
+        Ok(Self { inner: Arc::new(Inner { builder, behaviours, graph, built_with }) })
     }
 
     /// The description of the graph, as Kafka Streams prints it.
@@ -96,5 +112,16 @@ impl Application for Topology {
 
     fn global_program(&self, topology: &Graph) -> Result<Option<Arc<Program>>, UserError> {
         Ok(self.inner.behaviours.global_program(topology)?.map(Arc::new))
+    }
+
+    fn settings_not_built_with(&self, config: &StreamsConfig) -> Vec<&'static str> {
+        let Some(built) = self.inner.built_with else { return Vec::new() };
+        let stores = built.given.or(DslStores::in_config(config));
+        let settings = [
+            ("topology.optimization", built.optimization == config.topology_optimization),
+            ("dsl.store.format", built.stores.format == stores.format),
+            ("dsl.store.suppliers.class", built.stores.suppliers == stores.suppliers),
+        ];
+        settings.into_iter().filter(|(_, same)| !same).map(|(key, _)| key).collect()
     }
 }

@@ -120,6 +120,13 @@ pub trait Application: fmt::Debug + Send + Sync {
         let _: &Topology = topology;
         Ok(None)
     }
+
+    /// The keys of settings that count when a topology is built, and that it was built otherwise than `config` says. An
+    /// instance warns of them when it starts.
+    fn settings_not_built_with(&self, config: &StreamsConfig) -> Vec<&'static str> {
+        let _: &StreamsConfig = config;
+        Vec::new()
+    }
 }
 
 /// Memory in which all restores of an instance together gather what they have read: enough for about
@@ -470,6 +477,11 @@ impl InstanceBuilder {
         self.config.validate()?;
         for finding in &self.config.findings {
             tracing::warn!("{finding}");
+        }
+        for key in self.application.settings_not_built_with(&self.config) {
+            tracing::warn!(
+                "{key} has no effect: the topology was not built with this configuration (`build_with`)"
+            );
         }
         let (shared, held) = self.prepare().await?;
         let process_id = shared.process_id;

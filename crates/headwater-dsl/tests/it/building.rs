@@ -5,7 +5,7 @@ use headwater_dsl::{
     Processed, Processor, ProcessorContext, Produced, Record, Repartitioned, StreamsBuilder,
     Topology,
 };
-use headwater_runtime::{StreamsConfig, UserError};
+use headwater_runtime::{Application as _, StreamsConfig, TopologyOptimization, UserError};
 use headwater_store::serde::{Json, Long, Utf8};
 use headwater_topology::StoreKind;
 
@@ -143,6 +143,31 @@ fn what_a_builder_says_of_its_stores_goes_before_the_configuration() {
         builder.dsl_store_format(DslStoreFormat::Default);
     };
     check(plain_on_disk, (&StoreKind::TimestampedKeyValue, true));
+}
+
+#[test]
+fn settings_that_a_topology_was_not_built_with_are_told() {
+    #[track_caller]
+    fn check(build: impl FnOnce(&StreamsBuilder) -> Result<Topology, DslError>, expected: &[&str]) {
+        let builder = StreamsBuilder::new();
+        builder.table("cities", Consumed::with(Utf8, Utf8), Materialized::named("cities"));
+        let topology = build(&builder).expect("the topology is whole");
+        assert_eq!(topology.settings_not_built_with(&config()), expected);
+    }
+    fn config() -> StreamsConfig {
+        StreamsConfig::new("app")
+            .topology_optimization(TopologyOptimization::ALL)
+            .dsl_store_format(DslStoreFormat::Headers)
+            .dsl_store_suppliers(DslStoreSuppliers::InMemory)
+    }
+    check(|builder| builder.build_with(&config()), &[]);
+    let all = ["topology.optimization", "dsl.store.format", "dsl.store.suppliers.class"];
+    check(StreamsBuilder::build, &all);
+    let says_itself = |builder: &StreamsBuilder| {
+        builder.dsl_store_suppliers(DslStoreSuppliers::Persistent);
+        builder.build()
+    };
+    check(says_itself, &["topology.optimization", "dsl.store.format"]);
 }
 
 #[test]

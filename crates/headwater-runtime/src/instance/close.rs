@@ -55,9 +55,11 @@ impl Instance {
 
     /// Commits and closes everything.
     ///
-    /// If the group is left, the tasks are handed over before: they go on here until the group has
-    /// decided who gets them, at most for half of the time given. Then they are committed and the
-    /// group is left, and others go on while the stores are being closed.
+    /// If the group is left, the tasks are committed and let go first, so that others go on while the
+    /// stores are being closed. In a large group, whose members hear late of a round, they go on here until the
+    /// group has decided who gets them, at most for half of the time given.
+    ///
+    /// After an error too this answers `Ok`; the error is in [`error`](Self::error).
     ///
     /// ```no_run
     /// # async fn stop(instance: headwater_runtime::Instance) -> Result<(), headwater_runtime::CloseTimeout> {

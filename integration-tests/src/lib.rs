@@ -28,6 +28,8 @@ mod documents {
     mod readme {}
     #[doc = include_str!("../../docs/book/src/first-topology.md")]
     mod first_topology {}
+    #[doc = include_str!("../../docs/book/src/serdes.md")]
+    mod serdes {}
     #[doc = include_str!("../../docs/book/src/tables-and-streams.md")]
     mod tables_and_streams {}
     #[doc = include_str!("../../docs/book/src/coming-from-java.md")]

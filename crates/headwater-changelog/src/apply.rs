@@ -181,6 +181,15 @@ impl History {
         let writes = Overlay::new(name, store.space, reader, OverlayOptions::default());
         Some(Self { storage: store.storage, layout: VersionedLayout::new(options), writes })
     }
+
+    /// Writes what was gathered; the bytes of it.
+    fn write(&mut self, storage: &mut dyn TaskStorage) -> Result<usize, StoreError> {
+        let mut batch = WriteBatch::new();
+        self.writes.seal(&mut batch)?;
+        storage.apply(batch.sort(), &[])?;
+        self.writes.release();
+        Ok(batch.bytes())
+    }
 }
 
 #[derive(Debug)]
@@ -199,6 +208,14 @@ struct Reached {
     next_offset: i64,
     leader_epoch: Option<i32>,
     at_end_ms: Option<i64>,
+}
+
+impl Reached {
+    /// The position that this makes of the one before.
+    fn of(&self, before: &ChangelogPosition) -> ChangelogPosition {
+        let Self { next_offset, leader_epoch, at_end_ms } = *self;
+        ChangelogPosition { topic_id: before.topic_id, next_offset, leader_epoch, at_end_ms }
+    }
 }
 
 /// A long restore is made safe in stretches of so many bytes, so that a crash does not cost all.
@@ -306,67 +323,58 @@ impl StoreStep {
     }
 
     /// Writes what was gathered for one storage, with the new positions of its stores, and makes it
-    /// safe at the end.
+    /// safe at the end. What the backend does not take stays gathered, and the positions what they were.
     fn write(&mut self, storage: usize, at_end: bool) -> Result<(), ChangelogError> {
         let Self { storages, stores, histories, seen, .. } = self;
         let Target { storage: written, writes, reached, unsynced } = &mut storages[storage];
-        for (store, reached) in std::mem::take(reached) {
-            let position = &mut stores[store].position;
-            position.next_offset = reached.next_offset;
-            position.leader_epoch = reached.leader_epoch;
-            position.at_end_ms = reached.at_end_ms;
-        }
-        let in_storage = stores.iter().filter(|store| store.storage == storage);
-        let Some(first) = in_storage.clone().next() else { return Ok(()) };
-        let mut meta: Vec<_> = in_storage
-            .map(|store| {
-                let TopicPartition { topic, partition } = &store.topic_partition;
-                store.position.update(topic.as_str(), *partition)
+        let in_storage = stores.iter().enumerate().filter(|(_, store)| store.storage == storage);
+        let positions: Vec<(usize, ChangelogPosition)> = in_storage
+            .map(|(index, store)| {
+                let reached = reached.get(&index);
+                (index, reached.map_or(store.position, |reached| reached.of(&store.position)))
             })
             .collect();
-        push_seen(
-            &**written,
-            stores.iter().zip(&*seen).filter(|(it, _)| it.storage == storage),
-            &mut meta,
-        )
-        .map_err(|source| ChangelogError::Store {
-            topic_partition: first.topic_partition.clone(),
-            source,
-        })?;
-        for (store, seen) in stores.iter().zip(&*seen).filter(|(it, _)| it.storage == storage) {
+        let Some(&(first, _)) = positions.first() else { return Ok(()) };
+        let failed_store = stores[first].topic_partition.clone();
+        let failed =
+            |source| ChangelogError::Store { topic_partition: failed_store.clone(), source };
+        let mut meta: Vec<_> = positions
+            .iter()
+            .map(|(index, position)| {
+                let TopicPartition { topic, partition } = &stores[*index].topic_partition;
+                position.update(topic.as_str(), *partition)
+            })
+            .collect();
+        let seen = stores.iter().zip(&*seen).filter(|(it, _)| it.storage == storage);
+        push_seen(&**written, seen.clone(), &mut meta).map_err(failed)?;
+        for (store, seen) in seen {
             let Layout::Segmented(options) = store.layout else { continue };
             let lowest = options.lowest_segment(seen.newest).cast_unsigned();
             if lowest > 0 {
                 writes.drop_segments_before(store.space, lowest);
             }
         }
-        let mut histories = histories.iter_mut().flatten().filter(|it| it.storage == storage);
-        let mut result = histories.try_for_each(|history| {
-            let mut batch = WriteBatch::new();
-            history.writes.seal(&mut batch)?;
-            *unsynced += batch.bytes();
-            written.apply(batch.sort(), &[])?;
-            history.writes.release();
-            Ok(())
-        });
-        result = result.and_then(|()| {
-            writes.drain(BATCH_BYTES, |batch, last| {
-                *unsynced += batch
-                    .iter()
-                    .map(|it| it.key.len() + it.value.map_or(0, <[u8]>::len))
-                    .sum::<usize>();
-                // The positions come after all the data.
-                written.apply(batch, if last { &meta } else { &[] })
-            })
-        });
-        if result.is_ok() && (at_end || *unsynced >= SYNC_BYTES) {
-            *unsynced = 0;
-            result = written.sync();
+        for history in histories.iter_mut().flatten().filter(|it| it.storage == storage) {
+            *unsynced += history.write(&mut **written).map_err(failed)?;
         }
-        result.map_err(|source| ChangelogError::Store {
-            topic_partition: first.topic_partition.clone(),
-            source,
-        })
+        let drained = writes.drain(BATCH_BYTES, |batch, last| {
+            *unsynced += batch
+                .iter()
+                .map(|it| it.key.len() + it.value.map_or(0, <[u8]>::len))
+                .sum::<usize>();
+            // The positions come after all the data.
+            written.apply(batch, if last { &meta } else { &[] })
+        });
+        drained.map_err(failed)?;
+        reached.clear();
+        for (index, position) in positions {
+            stores[index].position = position;
+        }
+        if at_end || *unsynced >= SYNC_BYTES {
+            written.sync().map_err(failed)?;
+            *unsynced = 0;
+        }
+        Ok(())
     }
 
     /// Counts what is gathered; whether that is too much.

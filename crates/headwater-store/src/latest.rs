@@ -110,41 +110,51 @@ impl LatestWrites {
     /// which may be empty.
     ///
     /// # Errors
-    /// The first error of `apply`. What was not handed out by then is forgotten too.
+    /// The first error of `apply`. All writes are kept then, also those that were handed out: made once more they come to
+    /// the same.
     pub fn drain<E>(
         &mut self,
         batch_bytes: usize,
         mut apply: impl FnMut(SortedBatch<'_>, bool) -> Result<(), E>,
     ) -> Result<(), E> {
-        let table = std::mem::replace(&mut self.table, KeyTable::new());
+        self.hand_out(batch_bytes, &mut apply)?;
+        self.table = KeyTable::new();
         self.bytes = 0;
-        let mut slots: Vec<Slot> = table.slots().collect();
-        slots.sort_unstable_by(|&a, &b| table.get(a).key().cmp(table.get(b).key()));
-        self.batch.clear();
-        for slot in slots {
-            if self.batch.bytes() >= batch_bytes {
-                apply(self.batch.sort(), false)?;
-                self.batch.clear();
-            }
-            let entry = table.get(slot);
-            let (space, key) = entry.key().split_at(SPACE_BYTES);
-            let space = SpaceId::new(u16::from_be_bytes([space[0], space[1]]));
-            if self.lowest.get(&space).is_some_and(|lowest| is_before_segment(key, lowest.kept)) {
-                continue;
-            }
-            self.batch.push(space, key, entry.value());
-        }
-        let rising = self.lowest.iter().filter(|(_, lowest)| lowest.dropped < lowest.kept);
-        for (&space, lowest) in rising {
-            for segments in with_index(lowest.dropped..lowest.kept) {
-                self.batch.drop_segments(space, segments);
-            }
-        }
-        apply(self.batch.sort(), true)?;
         for lowest in self.lowest.values_mut() {
             lowest.dropped = lowest.kept;
         }
         Ok(())
+    }
+
+    fn hand_out<E>(
+        &mut self,
+        batch_bytes: usize,
+        apply: &mut impl FnMut(SortedBatch<'_>, bool) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Self { table, lowest, batch, .. } = self;
+        let mut slots: Vec<Slot> = table.slots().collect();
+        slots.sort_unstable_by(|&a, &b| table.get(a).key().cmp(table.get(b).key()));
+        batch.clear();
+        for slot in slots {
+            if batch.bytes() >= batch_bytes {
+                apply(batch.sort(), false)?;
+                batch.clear();
+            }
+            let entry = table.get(slot);
+            let (space, key) = entry.key().split_at(SPACE_BYTES);
+            let space = SpaceId::new(u16::from_be_bytes([space[0], space[1]]));
+            if lowest.get(&space).is_some_and(|lowest| is_before_segment(key, lowest.kept)) {
+                continue;
+            }
+            batch.push(space, key, entry.value());
+        }
+        let rising = lowest.iter().filter(|(_, lowest)| lowest.dropped < lowest.kept);
+        for (&space, lowest) in rising {
+            for segments in with_index(lowest.dropped..lowest.kept) {
+                batch.drop_segments(space, segments);
+            }
+        }
+        apply(batch.sort(), true)
     }
 }
 
@@ -204,6 +214,30 @@ mod tests {
             prop_assert_eq!(lasts.last(), Some(&true));
             prop_assert_eq!((latest.len(), latest.bytes()), (0, 0));
         }
+    }
+
+    #[test]
+    fn what_was_not_taken_is_handed_out_again() {
+        let mut latest = LatestWrites::new();
+        for key in [b"a", b"b", b"c"] {
+            latest.put(SpaceId::new(1), key, Some(b"x"));
+        }
+        let before = (latest.len(), latest.bytes());
+        for taken in 0..3 {
+            let mut batches = 0;
+            let drained = latest.drain(1, |_, _| {
+                batches += 1;
+                if batches > taken { Err(()) } else { Ok(()) }
+            });
+            assert_eq!((drained, (latest.len(), latest.bytes())), (Err(()), before));
+        }
+        let mut written = Vec::new();
+        let drained = latest.drain(1, |batch, _| {
+            written.extend(batch.iter().map(|write| write.key.to_vec()));
+            Ok::<(), ()>(())
+        });
+        assert_eq!((drained, written), (Ok(()), vec![b"a".to_vec(), b"b".to_vec(), b"c".to_vec()]));
+        assert!(latest.is_empty());
     }
 
     #[test]

@@ -147,14 +147,15 @@ fn a_versioned_store_is_restored_update_by_update() {
     assert_eq!(entries, 4, "two rows of a, the latest value of b, the stream time");
 }
 
-/// A storage that tells which segments it is asked to drop.
+/// A storage that tells which segments it is asked to drop, and takes so many writes.
 #[derive(Debug)]
-struct Dropping {
+struct Watched {
     inner: Box<dyn TaskStorage>,
     dropped: Arc<Mutex<Vec<Range<u64>>>>,
+    room: Arc<AtomicUsize>,
 }
 
-impl TaskStorage for Dropping {
+impl TaskStorage for Watched {
     fn space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
         self.inner.space(name)
     }
@@ -172,6 +173,12 @@ impl TaskStorage for Dropping {
     }
 
     fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
+        let room = self.room.load(Ordering::Relaxed);
+        let Some(left) = room.checked_sub(1) else {
+            let source = std::io::ErrorKind::StorageFull.into();
+            return Err(StoreError::Io { operation: "write", path: "the disk".into(), source });
+        };
+        self.room.store(left, Ordering::Relaxed);
         let mut dropped = self.dropped.lock().expect("one thread");
         dropped.extend(batch.drops().map(|drop| drop.segments.clone()));
         self.inner.apply(batch, meta)
@@ -205,7 +212,8 @@ fn a_segment_is_dropped_once() {
     let mut inner = MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
     let space = inner.segmented_space("store").unwrap();
     let dropped = Arc::default();
-    let storage = Dropping { inner, dropped: Arc::clone(&dropped) };
+    let room = Arc::new(AtomicUsize::new(usize::MAX));
+    let storage = Watched { inner, dropped: Arc::clone(&dropped), room };
     let store = store_in(space, Layout::Segmented(options));
     let memory = RestoreMemory::new(1 << 20);
     let mut step = StoreStep::new(vec![Box::new(storage)], vec![store], &memory);
@@ -218,4 +226,35 @@ fn a_segment_is_dropped_once() {
     let dropped: Vec<_> = dropped.lock().unwrap().drain(..).filter(|it| it.end < 1 << 62).collect();
     assert_eq!(dropped, [0..1, 1..2]);
     assert_eq!(step.storages[0].storage.reader().approximate_entries(space).unwrap(), 5);
+}
+
+/// The positions say what the backend has taken, and what it has not is still there to be written.
+#[test]
+fn a_write_that_fails_moves_no_position_and_loses_nothing() {
+    for layout in [Layout::KeyValue, Layout::TimestampedKeyValue] {
+        let mut inner =
+            MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
+        let space = inner.space("store").unwrap();
+        let reader = inner.reader();
+        let room = Arc::new(AtomicUsize::new(0));
+        let storage = Watched { inner, dropped: Arc::default(), room: Arc::clone(&room) };
+        let memory = RestoreMemory::new(1 << 20);
+        let store = store_in(space, layout);
+        let mut step = StoreStep::new(vec![Box::new(storage)], vec![store], &memory);
+        step.apply(&[stretch(0, (b"a", Some("1"), 7)), stretch(1, (b"b", Some("2"), 8))]).unwrap();
+        let held = memory.used();
+        assert!(held > 0);
+        assert!(matches!(step.finish(true), Err(ChangelogError::Store { .. })));
+        let stored = |step: &StoreStep| {
+            let storage = &*step.storages[0].storage;
+            ChangelogPosition::load(storage, Path::new(""), "changelog", 0).unwrap()
+        };
+        assert_eq!((step.stores()[0].position.next_offset, stored(&step)), (0, None));
+        room.store(usize::MAX, Ordering::Relaxed);
+        step.finish(true).unwrap();
+        assert_eq!(step.stores()[0].position.next_offset, 2);
+        assert_eq!(stored(&step), Some(step.stores()[0].position));
+        assert_eq!(reader.approximate_entries(space).unwrap(), 2);
+        assert_eq!(memory.used(), 0);
+    }
 }

@@ -238,9 +238,6 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
             }
             Some((step, Err(error))) => {
                 target.step = Some(step);
-                if target.finishing {
-                    target.stopping = None;
-                }
                 target.stop(Err(error));
             }
             Some((step, Ok(applied))) => {
@@ -331,8 +328,10 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
         self.end_if_done(id);
     }
 
+    /// Who waits for an answer about this changelog. One that is stopped does not.
     fn find(&self, topic_partition: &TopicPartition) -> Option<(I, usize)> {
-        self.targets.iter().find_map(|(&id, target)| {
+        let mut reading = self.targets.iter().filter(|(_, target)| target.stopping.is_none());
+        reading.find_map(|(&id, target)| {
             let is_it = |changelog: &Changelog| {
                 changelog.partition.topic_partition == *topic_partition && !changelog.is_read()
             };
@@ -386,9 +385,11 @@ impl<S> Target<S> {
         matches!(self.stopping, Some(Ok(false))) && !self.finishing
     }
 
-    /// The first reason counts.
+    /// The first error counts, also where a stop came before it: what has failed is not in good order.
     fn stop(&mut self, outcome: Result<bool, ChangelogError>) {
-        self.stopping.get_or_insert(outcome);
+        if !matches!(self.stopping, Some(Err(_))) {
+            self.stopping = Some(outcome);
+        }
     }
 }
 

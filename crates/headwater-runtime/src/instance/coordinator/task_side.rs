@@ -235,7 +235,7 @@ impl Coordinator {
     pub(super) fn restored(&mut self, end: RestoreEnd<TaskId, headwater_changelog::StoreStep>) {
         let RestoreEnd { id: task, step, outcome } = end;
         let Some(entry) = self.tasks.get_mut(&task) else { return };
-        let thread = entry.thread;
+        let (thread, wanted) = (entry.thread, entry.life.wanted());
         entry.stores = step.map_or(Stores::Elsewhere, Stores::Step);
         match outcome {
             Ok(true) => {
@@ -255,7 +255,12 @@ impl Coordinator {
             }
             Err(source) => {
                 self.drive(task, TaskEvent::ReadingFailed { rebuild: false });
-                self.uncaught(Some(thread), InstanceError::Restore { task, source });
+                let error = InstanceError::Restore { task, source };
+                if wanted == Some(Role::Standby) {
+                    standby_failed(task, &error);
+                } else {
+                    self.uncaught(Some(thread), error);
+                }
             }
         }
     }

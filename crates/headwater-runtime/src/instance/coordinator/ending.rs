@@ -62,10 +62,11 @@ impl Coordinator {
         }
     }
 
-    /// The membership is lost, and with it what could be handed over.
+    /// The membership is lost, and with it what could be handed over: all the rest goes too.
     pub(super) fn stop_handing_over(&mut self) {
         if matches!(self.ending, Ending::HandingOver { .. }) {
             self.ending = Ending::Tasks;
+            self.let_everything_go();
         }
     }
 

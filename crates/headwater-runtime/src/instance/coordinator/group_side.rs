@@ -266,11 +266,11 @@ impl Coordinator {
         self.member = member;
         self.leading.begins_anew();
         self.waits.clear();
-        self.stop_handing_over();
         let tasks: Vec<TaskId> = self.tasks.keys().copied().collect();
         for task in tasks {
             self.drive(task, TaskEvent::Lost);
         }
+        self.stop_handing_over();
     }
 
     pub(super) fn leave_group(&mut self) {

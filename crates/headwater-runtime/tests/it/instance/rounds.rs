@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use headwater_embedded::Embedded;
-use headwater_runtime::{ProcessingGuarantee, StreamsConfig};
+use headwater_broker::{BrokerError, GroupId};
+use headwater_embedded::{CallKind, Embedded, Fault, FaultPlan, Target};
+use headwater_runtime::{ProcessingGuarantee, StreamsConfig, TaskRole};
 
 use super::fleet::{Group, seconds};
-use super::harness::{TestClock, write_to};
+use super::harness::{APPLICATION, TestClock, write_to};
 
 /// What happens to a group of some members.
 #[derive(Clone, Copy, Debug)]
@@ -189,12 +190,14 @@ async fn one_of_three_dies_and_comes_back() {
     .await;
 }
 
+/// So many that whoever closes hands its tasks over.
+const TWELVE: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+
 /// Its members beat less often, so whoever leaves has them listen first.
 #[tokio::test(start_paused = true)]
 async fn a_large_group_is_told_before_one_leaves() {
-    let members = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
     check(
-        &members,
+        &TWELVE,
         |config| config,
         &[Close("a"), Close("b")],
         &expect![[r#"
@@ -204,4 +207,30 @@ async fn a_large_group_is_told_before_one_leaves() {
     "#]],
     )
     .await;
+}
+
+/// What it followed goes as well: nobody hands it over any more.
+#[tokio::test(start_paused = true)]
+async fn a_membership_that_is_lost_while_tasks_are_handed_over_does_not_keep_it_open() {
+    let mut group = Group::new(12, |config| {
+        config.heartbeat_interval_ms(3_000).session_timeout_ms(10_000).num_standby_replicas(1)
+    })
+    .await;
+    for name in TWELVE {
+        group.start(name).await;
+    }
+    group.settles(&[1; 12], &[1; 12]).await;
+    let error =
+        BrokerError::UnknownMember { group: GroupId::from(APPLICATION), member_id: "?".to_owned() };
+    let plan = FaultPlan::new().fault(CallKind::JoinGroup, Target::Any, 0..1, Fault::Fail(error));
+    group.world.broker.set_faults(Some(plan));
+    let began = tokio::time::Instant::now();
+    group.close("a").await;
+    assert!(began.elapsed() < seconds(5), "{:?}", began.elapsed());
+    group
+        .until("the others have it", |group| {
+            group.counts_of(TaskRole::Active).iter().sum::<usize>() == 12
+        })
+        .await;
+    group.close_all().await;
 }

@@ -268,13 +268,14 @@ impl Cx<'_> {
         if let Some(room) = stored_key.last_chunk_mut() {
             *room = number.to_be_bytes();
         }
-        if value.is_some() {
-            segments.newest_put = segments.newest_put.max(time);
-            if segments.note(time) {
-                self.dropped(self.task.watch.node(), DropReason::Expired);
-            } else {
-                write(store, stored_key, value, timestamp, &RecordContext::default);
-            }
+        // In the original, stores in memory look at the time before they look at the value, and those on disk after.
+        if value.is_none() && !segments.is_exact {
+            return;
+        }
+        if segments.note(time) {
+            self.dropped(self.task.watch.node(), DropReason::Expired);
+        } else if value.is_some() {
+            write(store, stored_key, value, timestamp, &RecordContext::default);
         }
     }
 

@@ -111,6 +111,19 @@ impl<K: 'static, V: 'static> KeptTable<K, V> {
         old: Option<&V>,
         timestamp: i64,
     ) -> Result<(), StepError> {
+        self.put_or_delete(cx, key, (new, old), timestamp, timestamp)
+    }
+
+    /// As [`put`](Self::put); a deletion has a time of its own in the store.
+    #[inline]
+    fn put_or_delete(
+        &self,
+        cx: &mut Cx<'_>,
+        key: StoreKey<'_, K>,
+        (new, old): (&NewValue<'_, V>, Option<&V>),
+        timestamp: i64,
+        deleted_at: i64,
+    ) -> Result<(), StepError> {
         let new = new.as_ref();
         let StoreKey { key, written, end, buffer } = key;
         let value = match new {
@@ -127,7 +140,8 @@ impl<K: 'static, V: 'static> KeptTable<K, V> {
                 VersionedPut::NotPut => return Ok(()),
             }
         } else {
-            cx.put(self.slot, front, back, timestamp)?;
+            let kept_at = if back.is_some() { timestamp } else { deleted_at };
+            cx.put(self.slot, front, back, kept_at)?;
         }
         if !cx.is_cached(self.slot) {
             self.below.forward(cx, key, change, timestamp)?;
@@ -149,6 +163,7 @@ impl<K: 'static, V: 'static> KeptTable<K, V> {
     where
         V: 'a,
     {
+        let record_timestamp = timestamp;
         let (so_far, timestamp) = match self.get(cx, &key)? {
             Some((so_far, earlier)) => (Some(so_far), timestamp.max(earlier)),
             None => (initial()?, timestamp),
@@ -163,7 +178,8 @@ impl<K: 'static, V: 'static> KeptTable<K, V> {
             None
         };
         let new = compute(so_far)?;
-        self.put(cx, key, &new, old.as_ref(), timestamp)
+        // An aggregate has the latest time of its records; one that goes away is deleted by this record, at its time.
+        self.put_or_delete(cx, key, (&new, old.as_ref()), timestamp, record_timestamp)
     }
 
     fn forward_cached(&self, cx: &mut Cx<'_>, update: CachedUpdate<'_>) -> Result<(), StepError> {

@@ -306,8 +306,9 @@ where
         };
         let new = (self.aggregation.compute)(arrival.key, arrival.value, so_far)?;
         let change = (new.as_ref(), old.as_ref());
+        let logged = if change.0.is_some() { timestamp } else { arrival.timestamp };
         let Arrival { store_key, windowed, .. } = arrival;
-        table.put(cx, store_key, window, change.0, timestamp)?;
+        table.put(cx, store_key, window, change.0, logged)?;
         table.forward(cx, windowed.as_mut(), window, change, timestamp)
     }
 

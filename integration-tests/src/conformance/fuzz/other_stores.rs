@@ -55,7 +55,7 @@ impl OtherStores {
         let retention_ms = retention_max_ms(case);
         holds(case, |it| {
             for store in differing_stores(outcome) {
-                leave_expired_out(&mut it["expect"][CONTENTS][store]["entries"], retention_ms);
+                leave_expired_out(&mut it["expect"][CONTENTS][store], retention_ms);
             }
         })
     }
@@ -112,12 +112,18 @@ fn retention_max_ms(case: &Json) -> i64 {
     operators.map(retention).max().unwrap_or(0)
 }
 
-/// Leaves out what has expired for certain.
-fn leave_expired_out(entries: &mut Json, retention_ms: i64) {
-    let Some(entries) = entries.as_array_mut() else { return };
-    let time = |entry: &Json| entry["key"]["end"].as_i64().unwrap_or(i64::MAX);
+/// So much time a segment covers, of stores that keep windows for no more than twice as long.
+const SEGMENT_MS: i64 = 60_000;
+
+/// Leaves out what has expired for certain: what lies in segments that are gone. All others are shown by whoever shows
+/// everything.
+fn leave_expired_out(store: &mut Json, retention_ms: i64) {
+    let field = if store["type"] == "session" { "end" } else { "start" };
+    let Some(entries) = store["entries"].as_array_mut() else { return };
+    let time = |entry: &Json| entry["key"][field].as_i64().unwrap_or(i64::MAX);
     let Some(newest) = entries.iter().map(time).max() else { return };
-    entries.retain(|entry| time(entry) >= newest - retention_ms);
+    let first = newest.saturating_sub(retention_ms) / SEGMENT_MS;
+    entries.retain(|entry| time(entry) / SEGMENT_MS >= first);
 }
 
 #[cfg(test)]
@@ -147,18 +153,20 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_left(ends: &[i64], retention_ms: i64, left: &[i64]) {
-        let entries = |ends: &[i64]| -> Json {
-            ends.iter().map(|end| json!({"key": {"key": "a", "end": end}, "value": 1})).collect()
+    fn check_left(starts: &[i64], retention_ms: i64, left: &[i64]) {
+        let store = |starts: &[i64]| -> Json {
+            let entry = |start| json!({"key": {"key": "a", "start": start}, "value": 1});
+            json!({"type": "window", "entries": starts.iter().map(entry).collect::<Vec<_>>()})
         };
-        let mut found = entries(ends);
+        let mut found = store(starts);
         leave_expired_out(&mut found, retention_ms);
-        assert_eq!(found, entries(left));
+        assert_eq!(found, store(left));
     }
 
     #[test]
-    fn what_is_older_than_the_retention_is_left_out() {
-        check_left(&[100, 90, 89, 70], 10, &[100, 90]);
+    fn what_is_in_segments_that_are_gone_is_left_out() {
+        check_left(&[60_100, 60_000, 59_999, 70], 50, &[60_100, 60_000]);
+        check_left(&[60_100, 60_000, 59_999, 70], 101, &[60_100, 60_000, 59_999, 70]);
         check_left(&[], 10, &[]);
     }
 

@@ -50,11 +50,11 @@ struct Commits {
 }
 
 impl Ground {
-    pub(crate) fn new(state: &Path) -> Self {
+    pub(crate) fn new(state: &Path, is_traced: bool) -> Self {
         Self {
             clock: SimClock::new(Arc::default()),
             files: SimFiles::default(),
-            story: Mutex::new(Story::new()),
+            story: Mutex::new(Story::new(is_traced)),
             state: state.display().to_string(),
             died: Notify::new(),
             stands_still: Arc::default(),
@@ -122,7 +122,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_story_is_the_same_wherever_the_state_directories_are() {
         let story = |root: &str| {
-            let ground = Ground::new(Path::new(root));
+            let ground = Ground::new(Path::new(root), false);
             ground.tell(&format!("cannot create {root}/0/simulated: the disk is full"));
             ground.with_story(|story| (story.hash(), story.to_string()))
         };

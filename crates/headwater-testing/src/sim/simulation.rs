@@ -13,6 +13,7 @@ use super::fault::FaultKind;
 use super::invariant::Invariant;
 use super::report::{Report, SimulationError, Summary, Violation};
 use super::schedule::Shape;
+use super::story::{Trace, tell_parting};
 use super::world::World;
 
 /// A simulation: an application, what it is given to do, what goes wrong meanwhile, and what must hold
@@ -198,12 +199,17 @@ impl Simulation {
     /// [`SimulationError::Violation`] with the story of the run when something did not hold;
     /// its other kinds when the simulation could not be set up.
     pub fn run(&self, seed: u64) -> Result<Report, SimulationError> {
+        self.run_traced(seed, false).map(|(report, _)| report)
+    }
+
+    /// With all steps, if they are wanted.
+    fn run_traced(&self, seed: u64, is_traced: bool) -> Result<(Report, Trace), SimulationError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
             .build()
             .map_err(|source| SimulationError::Runtime { source })?;
-        runtime.block_on(async { World::new(self, seed).await?.run().await })
+        runtime.block_on(async { World::new(self, seed, is_traced).await?.run().await })
     }
 
     /// Runs the schedules of many seeds, every nineteenth of them twice to see that it comes to the same, until
@@ -211,14 +217,15 @@ impl Simulation {
     ///
     /// # Errors
     /// The first failure, as [`run`](Self::run); [`SimulationError::Violation`] also when the same seed does
-    /// not come to the same.
+    /// not come to the same: its story tells where the two runs part.
     pub fn run_all(&self, seeds: Range<u64>) -> Result<Summary, SimulationError> {
         let mut summary = Summary::default();
         for seed in seeds {
-            let report = self.run(seed)?;
+            let is_run_twice = seed % RUN_TWICE == 0;
+            let (report, trace) = self.run_traced(seed, is_run_twice)?;
             summary.add(&report);
-            if seed % RUN_TWICE == 0 {
-                let again = self.run(seed)?;
+            if is_run_twice {
+                let (again, other_trace) = self.run_traced(seed, true)?;
                 if again.hash != report.hash {
                     return Err(SimulationError::Violation(Box::new(Violation {
                         seed,
@@ -226,7 +233,7 @@ impl Simulation {
                         invariant: "the same seed, the same run".to_owned(),
                         what: format!("{:x} and then {:x}", report.hash, again.hash),
                         at_ms: again.lasted_ms,
-                        story: String::new(),
+                        story: tell_parting(&trace, &other_trace),
                     })));
                 }
             }

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_broker::GroupDescription;
 use headwater_broker::simple::TopicWriter;
 use headwater_embedded::Embedded;
 use headwater_runtime::{Instance, StartError};
@@ -31,6 +32,7 @@ use super::report::{Report, SimulationError, Violation};
 use super::schedule::{Action, Schedule};
 use super::simulation::Simulation;
 use super::stores::Stores;
+use super::story::{Story, Trace};
 
 /// A run.
 pub(crate) struct World<'a> {
@@ -70,6 +72,8 @@ pub(crate) struct World<'a> {
     outputs: Outputs,
     stores: Stores,
     invariants: Vec<Box<dyn Invariant>>,
+    /// The group as it was when it was last looked at.
+    group: Option<GroupDescription>,
     /// By task, since when two instances have run it.
     shared_tasks: BTreeMap<String, u64>,
     /// When peace began, and how often an instance has stopped since.
@@ -129,11 +133,12 @@ impl<'a> World<'a> {
     pub(crate) async fn new(
         simulation: &'a Simulation,
         seed: u64,
+        is_traced: bool,
     ) -> Result<Self, SimulationError> {
         let chance = Chance::new(seed);
         let schedule = Schedule::new(seed, &simulation.shape);
         let state = state_root().map_err(|source| SimulationError::Directory { source })?;
-        let ground = Arc::new(Ground::new(state.path()));
+        let ground = Arc::new(Ground::new(state.path(), is_traced));
         let broker = broker::open(seed, &ground.files, schedule.broker_syncs)
             .map_err(|source| SimulationError::OpenBroker { source: Box::new(source) })?;
         let (writers, outputs) = broker::make_topics(&broker, simulation).await?;
@@ -177,6 +182,7 @@ impl<'a> World<'a> {
             outputs,
             stores: Stores::new(application.programs),
             invariants: simulation.invariants.iter().map(|new| new()).collect(),
+            group: None,
             shared_tasks: BTreeMap::new(),
             peace: None,
             rest_since: None,
@@ -192,7 +198,7 @@ impl<'a> World<'a> {
     }
 
     /// Runs to rest.
-    pub(crate) async fn run(mut self) -> Result<Report, SimulationError> {
+    pub(crate) async fn run(mut self) -> Result<(Report, Trace), SimulationError> {
         let outcome = self.run_to_rest().await;
         self.end();
         outcome.map_err(|broken| {
@@ -206,8 +212,9 @@ impl<'a> World<'a> {
                 story: self.ground.with_story(ToString::to_string),
             }))
         })?;
-        let (hash, steps) = self.ground.with_story(|story| (story.hash(), story.steps()));
-        Ok(Report {
+        let told = |story: &Story| (story.hash(), story.steps(), story.trace());
+        let (hash, steps, trace) = self.ground.with_story(told);
+        let report = Report {
             seed: self.seed,
             instances: self.machines.len(),
             records: self.written.len(),
@@ -216,7 +223,8 @@ impl<'a> World<'a> {
             lasted_ms: self.ground.now_ms(),
             steps,
             hash,
-        })
+        };
+        Ok((report, trace))
     }
 
     async fn run_to_rest(&mut self) -> Result<(), Wrong> {

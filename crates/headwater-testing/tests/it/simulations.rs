@@ -111,6 +111,32 @@ fn state_that_is_in_no_store_is_found_and_the_story_told() {
 }
 
 #[test]
+fn where_two_runs_of_a_seed_part_is_told() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let builder = StreamsBuilder::new();
+    builder
+        .stream("payments", Consumed::with(Utf8, Long))
+        // Lets all pass in the first run, and nothing in the second.
+        .filter(move |_, _| calls.fetch_add(1, Ordering::Relaxed) < 60)
+        .to("balances", Produced::with(Utf8, Long));
+    let simulation = Simulation::new(builder.build().unwrap())
+        .input("payments", 2, payment)
+        .output("balances", 2)
+        .records(60)
+        .instances(1..=1)
+        .fault_kinds([]);
+    let violation = match simulation.run_all(0..1) {
+        Err(SimulationError::Violation(violation)) => violation,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(violation.invariant, "the same seed, the same run");
+    let (shared, parted) = violation.story.split_once("the first goes on:").unwrap();
+    assert!(shared.starts_with("both runs:") && shared.contains("0 fetch done"), "{shared}");
+    let (first, second) = parted.split_once("the second goes on:").unwrap();
+    assert!(first.contains("0 produce") && !second.contains("0 produce"), "{parted}");
+}
+
+#[test]
 fn faults_of_ones_own_are_drawn() {
     let struck = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&struck);

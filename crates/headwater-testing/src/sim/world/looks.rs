@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use headwater_broker::{Broker, GroupId};
 use headwater_runtime::{TaskDuty, TaskRole, TaskState, view_group};
 use headwater_topology::TaskId;
 
@@ -116,8 +117,14 @@ impl World<'_> {
 impl World<'_> {
     /// As the group has it, seen from outside: no task has two owners, and no copy of a task is where it
     /// runs, or twice on one machine.
-    async fn look_at_group(&self) -> Result<(), Wrong> {
+    async fn look_at_group(&mut self) -> Result<(), Wrong> {
         let application = &self.simulation.config.application_id;
+        let described = self.broker.describe_group(&GroupId::from(application.as_str())).await;
+        let described = described.map_err(|error| undisturbed(&error))?;
+        if self.group.as_ref() == Some(&described) {
+            return Ok(());
+        }
+        self.group = Some(described);
         let looked = view_group(&self.broker, application).await;
         let group = looked.map_err(|error| undisturbed(&error))?;
         let mut owners: BTreeMap<TaskId, &str> = BTreeMap::new();

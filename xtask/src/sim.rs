@@ -36,14 +36,15 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What `cargo xtask ci` runs: within about a minute. The planted bugs themselves take longer; whether they
-/// still fit the code does not.
+/// What `cargo xtask ci` runs: within some minutes. The planted bugs themselves take longer; whether they
+/// still fit the code, and compile, does not.
 pub(crate) fn smoke(root: &Path) -> Result<()> {
+    let copy = copy_of(root)?;
     for patch in patches(root, "")? {
-        let mut check = Command::new("git");
-        check.args(["apply", "--check"]).arg(&patch).current_dir(root);
-        let status = check.status().context("git apply --check")?;
-        ensure!(status.success(), "{} does not fit; make it anew", patch.display());
+        let mut check = Command::new("cargo");
+        check.args(["check", "--quiet", "--locked", "--package", "simulations"]).current_dir(&copy);
+        let status = with_patch(&copy, &patch, || check.status().context("cargo check"))?;
+        ensure!(status.success(), "{} does not compile; make it anew", patch.display());
     }
     for arguments in [&[][..], &["--group", "--seeds", "0..150"]] {
         let status = simulations(root).args(arguments).status();
@@ -62,18 +63,15 @@ fn simulations(root: &Path) -> Command {
 }
 
 fn planted(root: &Path, wanted: &str) -> Result<ExitCode> {
-    let copy = root.join("target/planted");
-    copy_tree(root, &copy)?;
+    let copy = copy_of(root)?;
     let mut missed = Vec::new();
     for patch in patches(root, wanted)? {
         let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        apply(&copy, &patch, &["apply"])?;
-        let output = simulations(&copy)
-            .args(["--seeds", PLANTED_SEEDS, "--brief"])
-            .stderr(Stdio::inherit())
-            .output()
-            .context("cargo run --package simulations")?;
-        apply(&copy, &patch, &["apply", "--reverse"])?;
+        let mut simulations = simulations(&copy);
+        simulations.args(["--seeds", PLANTED_SEEDS, "--brief"]).stderr(Stdio::inherit());
+        let output = with_patch(&copy, &patch, || {
+            simulations.output().context("cargo run --package simulations")
+        })?;
         let said = String::from_utf8_lossy(&output.stdout);
         match said.lines().find(|line| line.contains(" breaks ")) {
             Some(found) => say(&format!("{name}: {found}")),
@@ -101,6 +99,21 @@ fn patches(root: &Path, wanted: &str) -> Result<Vec<PathBuf>> {
     ensure!(!patches.is_empty(), "no patch in {} has {wanted} in its name", directory.display());
     patches.sort();
     Ok(patches)
+}
+
+/// A copy of the tree in which bugs can be planted.
+fn copy_of(root: &Path) -> Result<PathBuf> {
+    let copy = root.join("target/planted");
+    copy_tree(root, &copy)?;
+    Ok(copy)
+}
+
+/// Does something while a patch is applied to the copy.
+fn with_patch<T>(copy: &Path, patch: &Path, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    apply(copy, patch, &["apply"])?;
+    let done = act();
+    apply(copy, patch, &["apply", "--reverse"])?;
+    done
 }
 
 /// Files that git knows. Those that have not changed are not written, so that they are not built again.

@@ -15,6 +15,9 @@ pub(crate) struct Arguments {
     /// finds it.
     #[arg(long)]
     planted: bool,
+    /// With `--planted`: looks whether what the patches make compiles, and no further.
+    #[arg(long, requires = "planted")]
+    only_compile: bool,
     /// `--seeds 0..500`, `--group`, `--guarantee exactly-once`, `--workload count` and so on; `-- --help` tells
     /// them all. With `--planted` only patches whose name holds the text.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -27,6 +30,9 @@ const PLANTED_SEEDS: &str = "0..1000";
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode> {
     if arguments.planted {
         let wanted = arguments.arguments.first().map(String::as_str).unwrap_or_default();
+        if arguments.only_compile {
+            return compile_planted(root, wanted).map(|()| ExitCode::SUCCESS);
+        }
         return planted(root, wanted);
     }
     let status = simulations(root)
@@ -39,17 +45,23 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode> {
 /// What `cargo xtask ci` runs: within some minutes. The planted bugs themselves take longer; whether they
 /// still fit the code, and compile, does not.
 pub(crate) fn smoke(root: &Path) -> Result<()> {
-    let copy = copy_of(root)?;
-    for patch in patches(root, "")? {
-        let mut check = Command::new("cargo");
-        check.args(["check", "--quiet", "--locked", "--package", "simulations"]).current_dir(&copy);
-        let status = with_patch(&copy, &patch, || check.status().context("cargo check"))?;
-        ensure!(status.success(), "{} does not compile; make it anew", patch.display());
-    }
+    compile_planted(root, "")?;
     for arguments in [&[][..], &["--group", "--seeds", "0..150"]] {
         let status = simulations(root).args(arguments).status();
         let status = status.context("cargo run --package simulations")?;
         ensure!(status.success(), "a simulation breaks a promise");
+    }
+    Ok(())
+}
+
+/// Whether the planted bugs fit the code, and what they make of it compiles.
+fn compile_planted(root: &Path, wanted: &str) -> Result<()> {
+    let copy = copy_of(root)?;
+    for patch in patches(root, wanted)? {
+        let mut check = Command::new("cargo");
+        check.args(["check", "--quiet", "--locked", "--package", "simulations"]).current_dir(&copy);
+        let status = with_patch(&copy, &patch, || check.status().context("cargo check"))?;
+        ensure!(status.success(), "{} does not compile; make it anew", patch.display());
     }
     Ok(())
 }

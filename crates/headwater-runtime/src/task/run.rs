@@ -382,14 +382,7 @@ fn guarded(
     origin: Origin<'_>,
     f: impl FnOnce(&mut Cx<'_>) -> Result<(), TaskError>,
 ) -> Result<(), TaskError> {
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        f(&mut Cx { task: &mut *core, thread: &mut *thread, origin })
-    }));
-    outcome.unwrap_or_else(|payload| {
-        let node = core.watch.node();
-        let panic = UserPanic::new(&*payload);
-        Cx { task: core, thread, origin }.failed(node, FailureKind::Processing, Box::new(panic))
-    })
+    Cx { task: core, thread, origin }.guarded(f)
 }
 
 #[inline]

@@ -116,7 +116,7 @@ impl Cx<'_> {
     }
 
     /// Logs changes and hands them to the store's listener, each with the context of its last
-    /// update.
+    /// update. User code that panics ends the change it was called for, not those behind it.
     fn forward_changes(
         &mut self,
         slot: StoreSlot,
@@ -157,7 +157,8 @@ impl Cx<'_> {
                     raw: None,
                 },
             };
-            listener.forward(&mut cx, CachedUpdate { key, new, old, timestamp })
+            // Each for itself: those behind it are in no cache any more, and would be lost.
+            cx.guarded(|cx| listener.forward(cx, CachedUpdate { key, new, old, timestamp }))
         });
         self.task.headers = headers;
         result

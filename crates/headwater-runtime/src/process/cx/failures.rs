@@ -1,6 +1,7 @@
 //! Records that end early: dropped, failed, or sent to a dead-letter topic.
 
 use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use headwater_broker::{TopicName, TopicPartition};
@@ -9,7 +10,7 @@ use headwater_records::Record;
 use super::{Cx, borrow_headers};
 use crate::process::{
     DropReason, ExceptionHandler, Failure, FailureKind, NodeIndex, NullError, NullPart,
-    NullRecords, Reaction, RecordPosition, TaskError, TaskErrorKind, UserError,
+    NullRecords, Reaction, RecordPosition, TaskError, TaskErrorKind, UserError, UserPanic,
     dead_letter_headers,
 };
 use crate::worker::Partitioning;
@@ -76,6 +77,22 @@ impl Cx<'_> {
         self.handle_failure(node, kind, error, reason)
     }
 
+    /// Runs user code; when it panics the handler decides, as for any other failure. `Ok` means to go on
+    /// without what was run.
+    ///
+    /// # Errors
+    /// What `f` answers, and [`TaskErrorKind::Record`] when it panics and the handler says to fail.
+    pub(crate) fn guarded(
+        &mut self,
+        f: impl FnOnce(&mut Cx<'_>) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| f(&mut *self)));
+        outcome.unwrap_or_else(|payload| {
+            let panic = UserPanic::new(&*payload);
+            self.failed(self.task.watch.node(), FailureKind::Processing, Box::new(panic))
+        })
+    }
+
     fn handle_failure(
         &mut self,
         node: NodeIndex,
@@ -84,7 +101,11 @@ impl Cx<'_> {
         reason: DropReason,
     ) -> Result<(), TaskError> {
         let position = self.position();
-        let reaction = self.ask_handler(node, kind, position.as_ref(), &*error);
+        let asked = AssertUnwindSafe(|| self.ask_handler(node, kind, position.as_ref(), &*error));
+        let (reaction, error) = match catch_unwind(asked) {
+            Ok(reaction) => (reaction, error),
+            Err(payload) => (Reaction::Fail, Box::new(UserPanic::new(&*payload)) as UserError),
+        };
         match reaction {
             Reaction::Fail | Reaction::Retry => {
                 if reaction == Reaction::Retry {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use headwater_runtime::{
-    DropReason, FromWorker, Handlers, NullRecords, WorkerConfig, dead_letter, log_and_continue,
+    DropReason, FromWorker, Handlers, NullRecords, Reaction, WorkerConfig, dead_letter,
+    log_and_continue,
 };
 
 use super::harness::{Harness, TASK};
@@ -68,6 +69,58 @@ fn a_panic_can_be_skipped() {
     check_continues("panic");
 }
 
+/// Of the keys of a cached store one panics below it: all are logged, the others are forwarded.
+#[track_caller]
+fn check_continues_behind_a_cache(cache_bytes_max: usize) {
+    let handlers = processing(log_and_continue());
+    let config = WorkerConfig { cache_bytes_max, handlers, ..WorkerConfig::default() };
+    let mut harness = Harness::counting(config, true);
+    let keys: Vec<String> = (0..100)
+        .map(|key| if key == 50 { "panic".to_owned() } else { format!("k{key}") })
+        .collect();
+    let records: Vec<_> = keys.iter().map(|key| (key.as_str(), "x", 1)).collect();
+    harness.fetch("in", &records);
+    harness.run();
+    harness.worker.handle(headwater_runtime::ToWorker::CommitNow);
+    harness.run();
+    let logged: Vec<String> = keys.iter().map(|key| format!("{key}=1@1")).collect();
+    assert_eq!(harness.take_written("app-counts-changelog"), logged);
+    let others = keys.iter().filter(|key| *key != "panic");
+    let forwarded: Vec<String> = others.map(|key| format!("{key}=none->1@1")).collect();
+    assert_eq!(harness.take_written("out"), forwarded);
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 100)]);
+    let drops = harness.worker.drops(TASK).unwrap();
+    assert_eq!((drops.of(DropReason::Processing), drops.total()), (1, 1));
+}
+
+#[test]
+fn a_panic_below_a_cached_store_ends_one_change_of_a_commit() {
+    check_continues_behind_a_cache(1 << 20);
+}
+
+#[test]
+fn a_panic_below_a_cached_store_ends_one_change_of_those_pushed_out() {
+    check_continues_behind_a_cache(2_000);
+}
+
+#[test]
+fn a_handler_that_panics_fails_the_task() {
+    let handler = |_: &headwater_runtime::Failure<'_>| -> Reaction { panic!("no answer") };
+    for value in ["fail", "panic"] {
+        let mut harness = with_handlers(processing(handler));
+        harness.fetch("in", &[("a", value, 2)]);
+        harness.run();
+        let Some(FromWorker::TaskFailed { error, .. }) = harness.said.pop() else {
+            panic!("the task has not failed")
+        };
+        assert_eq!(
+            error.to_string(),
+            "processing failed in task 0_0, node count, record in-0 at offset 0: \
+             user code panicked: no answer",
+        );
+    }
+}
+
 #[test]
 fn a_failed_record_can_go_to_a_dead_letter_topic() {
     let mut harness = with_handlers(processing(dead_letter("dead")));
@@ -100,7 +153,7 @@ fn a_handler_is_told_everything() {
             failure.error,
         );
         hears.lock().expect("one thread").push(said);
-        headwater_runtime::Reaction::Continue
+        Reaction::Continue
     };
     let mut harness = with_handlers(processing(handler));
     harness.fetch("in", &[("a", "x", 1), ("a", "fail", 7)]);

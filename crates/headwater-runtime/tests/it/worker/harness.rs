@@ -46,6 +46,7 @@ impl SourceNode for CountSource {
     }
 }
 
+/// Forwards `old->new` of a count that leaves the cache; does not like one of the keys.
 #[derive(Debug)]
 struct CountListener;
 
@@ -53,6 +54,7 @@ impl FlushListener for CountListener {
     fn forward(&self, cx: &mut Cx<'_>, update: CachedUpdate<'_>) -> Result<(), TaskError> {
         let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().unwrap());
         let (old, new) = (update.old.map(number), update.new.map(number));
+        assert_ne!(update.key, b"panic", "told to");
         send_change(cx, update.key, old, new, update.timestamp)
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Input {
     pub(crate) position: i64,
     /// Where the next fetch begins.
     next_offset: i64,
+    /// Where the input goes on when what is buffered now is processed: its offset was reset.
+    reset_to: Option<i64>,
     /// End of the partition at the last fetch; `None` before the first.
     end_offset: Option<i64>,
     pub(crate) partition_time: i64,
@@ -48,6 +50,8 @@ struct Buffered {
     cursor: Cursor,
     /// What this batch pins, counted with its fetch.
     bytes: usize,
+    /// The position that counts from this batch on, if the offset was reset before it.
+    begins_at: Option<i64>,
 }
 
 impl Input {
@@ -60,6 +64,7 @@ impl Input {
             head: None,
             position: start.offset,
             next_offset: start.offset,
+            reset_to: None,
             end_offset: None,
             partition_time: start.partition_time,
             consumed_bytes: 0,
@@ -67,12 +72,15 @@ impl Input {
     }
 
     /// Takes in what a fetch brought, unless it is left over from an earlier life of the task. True
-    /// when there is something to commit though there was no record: markers of transactions, or
-    /// records of aborted ones.
+    /// when there is something to commit though there was no record: markers of transactions,
+    /// records of aborted ones, or an offset that was reset.
     pub(crate) fn add(&mut self, fetched: FetchedInput) -> bool {
         if !self.follows(&fetched) {
             self.consumed_bytes += fetched.bytes;
             return false;
+        }
+        if fetched.goes_back() {
+            return self.go_back(fetched.next_offset);
         }
         self.next_offset = fetched.next_offset;
         self.end_offset = Some(fetched.end_offset);
@@ -84,7 +92,8 @@ impl Input {
             let bytes = if index + 1 == count { rest } else { share };
             rest -= bytes;
             let cursor = records.cursor();
-            self.buffered.push_back(Buffered { records, cursor, bytes });
+            let begins_at = self.reset_to.take();
+            self.buffered.push_back(Buffered { records, cursor, bytes, begins_at });
         }
         if count == 0 {
             self.consumed_bytes += fetched.bytes;
@@ -94,6 +103,20 @@ impl Input {
             self.position = self.next_offset;
         }
         passes_over
+    }
+
+    /// The log ends before the offset, and the input begins anew at an earlier one. What is buffered was in
+    /// the log when it was fetched, and is processed before.
+    fn go_back(&mut self, offset: i64) -> bool {
+        self.next_offset = offset;
+        // It is not known yet what comes there.
+        self.end_offset = None;
+        if !self.buffered.is_empty() {
+            self.reset_to = Some(offset);
+            return false;
+        }
+        self.position = offset;
+        true
     }
 
     /// Whether there is no gap before what a fetch brought, and something new in it. Records that
@@ -122,8 +145,11 @@ impl Input {
             self.consumed_bytes += done.bytes;
             self.position = self.position.max(done.records.header().last_offset + 1);
         }
-        if self.buffered.is_empty() {
+        if let Some(next) = self.buffered.front_mut() {
+            self.position = next.begins_at.take().unwrap_or(self.position);
+        } else {
             self.position = self.next_offset;
+            self.reset_to = None;
         }
     }
 

@@ -39,10 +39,18 @@ pub struct FetchedInput {
     /// Where this fetch began. What does not follow on what the task has is left over from an
     /// earlier life of the task and is not taken.
     pub offset: i64,
-    /// The offset after everything this fetch covered: where the next one begins.
+    /// The offset after everything this fetch covered: where the next one begins. Before `offset` when the
+    /// log ends before that one, and the input begins anew at an earlier offset: then there are no batches.
     pub next_offset: i64,
     /// The end of the partition as this reader sees it: high watermark, or last stable offset.
     pub end_offset: i64,
+}
+
+impl FetchedInput {
+    /// Whether the offset was reset to an earlier one.
+    pub(crate) const fn goes_back(&self) -> bool {
+        self.next_offset < self.offset
+    }
 }
 
 /// What a stream thread is told.

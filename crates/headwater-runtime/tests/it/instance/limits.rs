@@ -7,7 +7,7 @@ use headwater_embedded::{CallKind, Fault, FaultPlan, Target};
 use headwater_runtime::{Instance, InstanceError, InstanceState, OffsetReset, StreamsConfig};
 
 use super::errors::chain;
-use super::harness::{REPARTITION, WordCount, World, close, running, stopped};
+use super::harness::{PARTITIONS, REPARTITION, WordCount, World, close, running, stopped};
 
 fn lines() -> TopicPartition {
     TopicPartition::new("lines", 0)
@@ -65,6 +65,51 @@ async fn an_offset_off_the_log_is_reset_to_the_latest() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     world.write("newest").await;
     world.wait_for_counts(&[("a", 1), ("newest", 1)]).await;
+    close(instance).await;
+}
+
+/// An instance under which `lines` is made anew, with fewer records than it has processed.
+async fn made_anew(policy: OffsetReset) -> (World, Instance) {
+    let world = World::new().await;
+    let instance = start(&world, |config| config.auto_offset_reset(policy)).await;
+    running(&instance).await;
+    for word in ["a", "a", "a"] {
+        world.write(word).await;
+    }
+    world.wait_for_counts(&[("a", 3)]).await;
+    world.wait_for_the_end().await;
+    // Nothing is read until it is all there.
+    let error = BrokerError::TimedOut { call: "it", limit: Duration::ZERO };
+    let plan = FaultPlan::new();
+    let plan = plan.fault(CallKind::Fetch, "lines-0", 0..u64::MAX, Fault::Fail(error));
+    world.broker.set_faults(Some(plan));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.broker.delete_topic(&"lines".into()).await.unwrap();
+    world.create("lines", PARTITIONS, &[]).await;
+    for word in ["b", "c"] {
+        world.write(word).await;
+    }
+    world.broker.set_faults(None);
+    (world, instance)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offset_beyond_the_log_is_reset_to_the_earliest() {
+    let (world, instance) = made_anew(OffsetReset::Earliest).await;
+    world.wait_for_counts(&[("a", 3), ("b", 1), ("c", 1)]).await;
+    world.wait_for_the_end().await;
+    assert_eq!(world.committed("lines").await[0], Some(2));
+    close(instance).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offset_beyond_the_log_is_reset_to_the_latest() {
+    let (world, instance) = made_anew(OffsetReset::Latest).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.write("d").await;
+    world.wait_for_counts(&[("a", 3), ("d", 1)]).await;
+    world.wait_for_the_end().await;
+    assert_eq!(world.committed("lines").await[0], Some(3));
     close(instance).await;
 }
 

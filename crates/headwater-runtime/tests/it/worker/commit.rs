@@ -272,6 +272,57 @@ fn what_is_passed_over_is_committed() {
     assert!(harness.take_commit().is_none());
 }
 
+/// The offset of an input is reset when three records are processed and one waits; then come these at its
+/// new place.
+#[track_caller]
+fn check_reset(to: i64, then: &[(&str, &str, i64)], counted: &[&str], committed: i64) {
+    let mut harness = Harness::counting(no_cache(), false);
+    harness.fetch("in", &[("a", "x", 1), ("b", "x", 2), ("c", "x", 3)]);
+    harness.run();
+    harness.take_written("out");
+    harness.fetch("in", &[("d", "x", 4)]);
+    harness.reset("in", to);
+    if !then.is_empty() {
+        harness.fetch("in", then);
+    }
+    harness.run();
+    assert_eq!(harness.take_written("out"), counted, "what had come before is processed too");
+    harness.worker.handle(ToWorker::CommitNow);
+    harness.run();
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), committed)]);
+}
+
+#[test]
+fn an_offset_that_is_reset_goes_back_or_on() {
+    let d = "d=none->1@4";
+    let then = [("e", "x", 5), ("f", "x", 6)];
+    let all = [d, "e=none->1@5", "f=none->1@6"];
+    check_reset(0, &then, &all, 2);
+    check_reset(1, &then, &all, 3);
+    check_reset(0, &[], &[d], 0);
+    check_reset(9, &then, &all, 11);
+    check_reset(9, &[], &[d], 9);
+}
+
+#[test]
+fn an_offset_that_is_reset_when_nothing_waits_is_committed() {
+    for to in [0, 9] {
+        let mut harness = Harness::counting(no_cache(), false);
+        harness.fetch("in", &[("a", "x", 1)]);
+        harness.run();
+        harness.worker.handle(ToWorker::CommitNow);
+        harness.run();
+        assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 1)]);
+        harness.reset("in", to);
+        harness.worker.handle(ToWorker::CommitNow);
+        harness.run();
+        assert_eq!(harness.finish_commit(), [("in-0".to_owned(), to)]);
+        harness.fetch("in", &[("a", "x", 2)]);
+        harness.run();
+        assert_eq!(harness.take_written("out").last().unwrap(), "a=1->2@2");
+    }
+}
+
 #[test]
 fn a_full_output_stops_the_tasks() {
     let config = WorkerConfig { unacknowledged_bytes_max: 1, ..no_cache() };

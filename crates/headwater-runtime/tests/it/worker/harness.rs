@@ -192,6 +192,21 @@ impl Harness {
         self.fetch(topic, records);
     }
 
+    /// Tells the task that an input begins anew at another offset, because its own is not in the log.
+    pub(super) fn reset(&mut self, topic: &str, to: i64) {
+        let topic_partition = TopicPartition::new(topic, 0);
+        let offset = self.offsets.insert(topic_partition.clone(), to).unwrap_or_default();
+        self.worker.handle(ToWorker::Fetched(vec![FetchedInput {
+            task: TASK,
+            topic_partition,
+            batches: Vec::new(),
+            bytes: 0,
+            offset,
+            next_offset: to,
+            end_offset: to,
+        }]));
+    }
+
     /// Steps until the worker waits, and takes in what it says.
     pub(super) fn run(&mut self) -> Step {
         for _ in 0..1_000 {

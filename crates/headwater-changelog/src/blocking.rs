@@ -1,6 +1,7 @@
 //! The port through which work that blocks leaves the async threads.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
@@ -25,8 +26,12 @@ pub trait BlockingExt: Blocking {
     ) -> impl Future<Output = Option<T>> + Send {
         let (sender, receiver) = oneshot::channel();
         let run = self.run(Box::new(move || {
+            let Ok(result) = catch_unwind(AssertUnwindSafe(work)) else {
+                // What was said has been written where panics are written.
+                return tracing::error!("a blocking job panicked");
+            };
             // Nobody waits for the result any more: the instance is being dropped.
-            drop(sender.send(work()));
+            drop(sender.send(result));
         }));
         async move {
             run.await;
@@ -58,5 +63,22 @@ pub struct InlineBlocking;
 impl Blocking for InlineBlocking {
     async fn run(&self, job: Job) {
         job();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_panics_has_no_result_wherever_it_runs() {
+        let runners: [Arc<dyn Blocking>; 2] = [Arc::new(TokioBlocking), Arc::new(InlineBlocking)];
+        for runner in runners {
+            assert_eq!(runner.call(|| 1).await, Some(1), "{runner:?}");
+            let panics = || -> i32 { panic!("told to") };
+            assert_eq!(runner.call(panics).await, None, "{runner:?}");
+        }
     }
 }

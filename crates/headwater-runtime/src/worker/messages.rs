@@ -73,7 +73,8 @@ pub enum ToWorker {
     Committed(Vec<CommittedTask>),
     /// The last [`FromWorker::Commit`], or a batch sent since the one before it, failed. All tasks
     /// of the thread are given up: they leave by [`FromWorker::TaskClosed`], to be restored from
-    /// what is stored and begun again at what is committed. The storages of the commit come back.
+    /// what is stored and begun again at what is committed. The tasks of the commit come back, with their
+    /// storages as far as these are still there.
     CommitFailed(Vec<CommittedTask>),
     /// So many bytes handed over by [`FromWorker::Produce`] are acknowledged.
     Acknowledged {

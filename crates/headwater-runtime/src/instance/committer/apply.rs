@@ -1,5 +1,7 @@
 //! Sealed writes into the stores. Runs where blocking is allowed.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use headwater_broker::TopicPartition;
 use headwater_store::{MetaUpdate, StoreError, TaskStorage, WriteBatch};
 use headwater_topology::TaskId;
@@ -44,7 +46,7 @@ impl TaskWrites {
     }
 }
 
-/// Applies everything; the storages come back either way.
+/// Applies everything; the storages come back either way, also when a backend panics.
 pub(super) fn apply(
     thread: usize,
     tasks: Vec<TaskWrites>,
@@ -54,11 +56,15 @@ pub(super) fn apply(
     for mut writes in tasks {
         if result.is_ok() {
             let task = writes.task;
-            result = apply_one(&mut writes).map_err(|source| InstanceError::Apply {
-                thread: thread + 1,
-                task,
-                source,
-            });
+            let apply = AssertUnwindSafe(|| apply_one(&mut writes));
+            result = match catch_unwind(apply) {
+                Ok(applied) => applied.map_err(|source| InstanceError::Apply {
+                    thread: thread + 1,
+                    task,
+                    source,
+                }),
+                Err(_) => Err(InstanceError::Blocking { task }),
+            };
         }
         back.push(writes.back());
     }

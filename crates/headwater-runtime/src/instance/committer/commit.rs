@@ -38,7 +38,7 @@ enum Way {
     InTransaction { writer: Option<Writer>, back: Option<oneshot::Sender<Writer>> },
 }
 
-/// How a commit ended. The storages come back either way.
+/// How a commit ended. The tasks come back either way, and their storages if there was anybody to work on them.
 pub(super) struct CommitEnd {
     pub(super) tasks: Vec<CommittedTask>,
     /// What was committed.
@@ -134,7 +134,8 @@ impl CommitJob {
         }
         let task = tasks.first().copied().expect("a commit has tasks");
         let result = Err(CommitFailure::Fatal(InstanceError::Blocking { task }));
-        CommitEnd { tasks: Vec::new(), offsets, result }
+        let without = |task| CommittedTask { task, storages: Vec::new() };
+        CommitEnd { tasks: tasks.into_iter().map(without).collect(), offsets, result }
     }
 
     /// Commits the transaction with the offsets in it.

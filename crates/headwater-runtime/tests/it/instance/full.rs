@@ -1,5 +1,5 @@
-//! State directories without room: the instance stops with an error that says so, and nothing is
-//! lost that had been committed.
+//! State directories without room, and backends that panic: the instance stops with an error that says so,
+//! and nothing is lost that had been committed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fs, io};
 
-use headwater_runtime::{Execution, InstanceState};
+use headwater_changelog::{Blocking, InlineBlocking, TokioBlocking};
+use headwater_runtime::{Execution, InstanceError, InstanceState, UncaughtReaction};
 use headwater_store::{
     Capabilities, KeyValueBytes, MemoryBackend, MetaUpdate, OpenOptions, SortedBatch, SpaceId,
     StorageReader, StoreBackend, StoreError, TaskStorage,
@@ -18,17 +19,26 @@ use headwater_store_sled::SledBackend;
 use super::errors::chain;
 use super::harness::{WordCount, World, close, running, stopped};
 
-/// A backend from outside whose disk can be full.
+/// A backend from outside whose disk can be full, and that can panic.
 #[derive(Clone, Debug)]
 struct Full {
     inner: MemoryBackend,
     full: Arc<AtomicBool>,
+    /// The next change that is applied panics.
+    panics: Arc<AtomicBool>,
+}
+
+impl Full {
+    fn new() -> Self {
+        Self { inner: MemoryBackend::durable(), full: Arc::default(), panics: Arc::default() }
+    }
 }
 
 #[derive(Debug)]
 struct FullStorage {
     inner: Box<dyn TaskStorage>,
     full: Arc<AtomicBool>,
+    panics: Arc<AtomicBool>,
 }
 
 impl FullStorage {
@@ -50,7 +60,8 @@ impl StoreBackend for Full {
     }
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn TaskStorage>, StoreError> {
         let inner = self.inner.open(dir, options)?;
-        Ok(Box::new(FullStorage { inner, full: Arc::clone(&self.full) }))
+        let (full, panics) = (Arc::clone(&self.full), Arc::clone(&self.panics));
+        Ok(Box::new(FullStorage { inner, full, panics }))
     }
 }
 
@@ -68,6 +79,7 @@ impl TaskStorage for FullStorage {
         self.inner.drop_space(space)
     }
     fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
+        assert!(!self.panics.swap(false, Ordering::Relaxed), "told to");
         self.check()?;
         self.inner.apply(batch, meta)
     }
@@ -93,7 +105,7 @@ impl TaskStorage for FullStorage {
 #[tokio::test(start_paused = true)]
 async fn a_full_disk_stops_the_instance_and_loses_nothing() {
     let world = World::new().await;
-    let backend = Full { inner: MemoryBackend::durable(), full: Arc::default() };
+    let backend = Full::new();
     let start = async || {
         let builder = world.builder(WordCount::default());
         builder.store_backend(Arc::new(backend.clone())).start().await.unwrap()
@@ -123,6 +135,49 @@ async fn a_full_disk_stops_the_instance_and_loses_nothing() {
     // At least once: the line may have been split again.
     assert!(counts["a"] >= 4 && counts["b"] == 2 && counts["c"] == counts["a"] - 2, "{counts:?}");
     close(instance).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_panics_costs_a_replaced_thread_its_tasks_and_no_record() {
+    let world = World::new().await;
+    let backend = Full::new();
+    let builder = world.builder(WordCount::default()).store_backend(Arc::new(backend.clone()));
+    let reaction = |_: &InstanceError| UncaughtReaction::ReplaceThread;
+    let instance = builder.uncaught_exception_handler(reaction).start().await.unwrap();
+    running(&instance).await;
+    world.write("a b a").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1)]).await;
+    world.wait_for_the_end().await;
+    backend.panics.store(true, Ordering::Relaxed);
+    world.write("a c").await;
+    world.wait_for_counts(&[("a", 3), ("b", 1), ("c", 1)]).await;
+    while backend.panics.load(Ordering::Relaxed) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // The offsets had been committed, and what the store lacks is in the changelog.
+    world.write("a b c").await;
+    world.wait_for_counts(&[("a", 4), ("b", 2), ("c", 2)]).await;
+    running(&instance).await;
+    close(instance).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_panics_stops_the_instance_wherever_it_works() {
+    let places: [Arc<dyn Blocking>; 2] = [Arc::new(InlineBlocking), Arc::new(TokioBlocking)];
+    for place in places {
+        let world = World::new().await;
+        let backend = Full::new();
+        let builder = world.builder(WordCount::default()).blocking(place);
+        let instance = builder.store_backend(Arc::new(backend.clone())).start().await.unwrap();
+        running(&instance).await;
+        backend.panics.store(true, Ordering::Relaxed);
+        world.write("a").await;
+        assert_eq!(stopped(&instance).await, InstanceState::Error);
+        assert_eq!(
+            chain(&*instance.error().unwrap()),
+            "work on the state of task 1_0 ended without a result: it panicked, or the process is stopping"
+        );
+    }
 }
 
 /// Tells the process below where its state is.

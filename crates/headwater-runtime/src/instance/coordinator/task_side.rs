@@ -348,9 +348,10 @@ impl Coordinator {
     pub(super) fn left_thread(&mut self, closed: ClosedTask) {
         let ClosedTask { task, storages, clean, .. } = closed;
         send(&self.fetcher, FetchCommand::Remove(task));
-        if let Some(entry) = self.tasks.get_mut(&task) {
+        // A task whose thread has died since it said so has left already.
+        if let Some(entry) = self.tasks.get_mut(&task).filter(|entry| entry.life.is_on_thread()) {
             entry.stores = Stores::Storages(storages);
-            entry.thread = entry.moves_to.take().unwrap_or(entry.thread);
+            self.leave_for_next_thread(task);
             self.drive(task, TaskEvent::LeftThread { clean });
         }
     }

@@ -252,6 +252,16 @@ impl Coordinator {
         }
     }
 
+    /// A task has left its thread: it goes on where it is to go, unless that thread has been removed meanwhile.
+    pub(super) fn leave_for_next_thread(&mut self, task: TaskId) {
+        let Some(entry) = self.tasks.get_mut(&task) else { return };
+        entry.thread = entry.moves_to.take().unwrap_or(entry.thread);
+        if !self.threads[entry.thread].stays() {
+            let thread = self.least_loaded_thread();
+            self.tasks.entry(task).and_modify(|entry| entry.thread = thread);
+        }
+    }
+
     fn threads_changed(&mut self) {
         self.show_threads();
         // Ids of transactions must be known to the others before they are used.
@@ -429,9 +439,12 @@ impl Coordinator {
             return;
         }
         let was_wanted = self.threads[thread].stays();
-        self.threads[thread].condition = Condition::Dead;
+        if was_wanted {
+            self.threads[thread].condition = Condition::Dead;
+        }
         for task in self.tasks_on(thread) {
             send(&self.fetcher, FetchCommand::Remove(task));
+            self.leave_for_next_thread(task);
             let instance_goes_on = self.goes_on();
             self.drive(task, TaskEvent::ThreadDied { instance_goes_on });
         }

@@ -242,7 +242,7 @@ impl World {
             .statestore_cache_max_bytes(0)
     }
 
-    pub(super) fn builder(&self, application: WordCount) -> InstanceBuilder {
+    pub(super) fn builder(&self, application: impl Application + 'static) -> InstanceBuilder {
         let backend: Arc<dyn StoreBackend> = Arc::new(self.backend.clone());
         Instance::builder(application)
             .config(self.config())

@@ -1,10 +1,16 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use headwater_broker::{OffsetSpec, TopicPartition};
+use headwater_embedded::{CallKind, Fault, FaultPlan, Target};
 use headwater_runtime::{
-    Execution, Instance, InstanceState, ProcessingGuarantee, StreamsConfig, TaskState,
+    Application, Cx, Execution, Instance, InstanceState, NodeIndex, ProcessingGuarantee,
+    ProcessorProgram, ProcessorSlot, ProcessorSupplier, Program, StreamsConfig, TaskError,
+    TaskProcessor, TaskState, UncaughtReaction, UserError,
 };
+use headwater_topology::Topology;
 
 use super::harness::{
     APPLICATION, CHANGELOG, REPARTITION, WordCount, World, close, files, running,
@@ -178,6 +184,90 @@ async fn threads_are_added_and_removed_while_running_exactly_once() {
     threads_come_and_go(config, &world).await;
 }
 
+/// Counts words with processors of which the next one that closes can panic.
+#[derive(Debug, Default)]
+struct PanicsOnClose {
+    words: WordCount,
+    panics: Arc<AtomicBool>,
+}
+
+impl Application for PanicsOnClose {
+    fn topology(&self, application_id: &str) -> Result<Topology, UserError> {
+        self.words.topology(application_id)
+    }
+
+    fn programs(&self, topology: &Topology) -> Result<BTreeMap<u32, Arc<Program>>, UserError> {
+        let mut programs = self.words.programs(topology)?;
+        for program in programs.values_mut() {
+            let supplier = Arc::new(Closing(Arc::clone(&self.panics)));
+            let processor = ProcessorProgram { node: NodeIndex(0), supplier };
+            Arc::make_mut(program).processors.push(processor);
+        }
+        Ok(programs)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Closing(Arc<AtomicBool>);
+
+impl ProcessorSupplier for Closing {
+    fn get(&self) -> Box<dyn TaskProcessor> {
+        Box::new(self.clone())
+    }
+}
+
+impl TaskProcessor for Closing {
+    fn init(&mut self, _: &mut Cx<'_>, _: ProcessorSlot) -> Result<(), TaskError> {
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        assert!(!self.0.swap(false, Ordering::Relaxed), "told to");
+    }
+}
+
+#[tokio::test]
+async fn tasks_of_a_removed_thread_that_panics_go_to_the_others() {
+    let world = World::new().await;
+    let application = PanicsOnClose::default();
+    let panics = Arc::clone(&application.panics);
+    let instance = world
+        .builder(application)
+        .config(world.config().num_stream_threads(2))
+        .execution(Execution::Threads)
+        .uncaught_exception_handler(|_| UncaughtReaction::ReplaceThread)
+        .start()
+        .await
+        .unwrap();
+    shared_as(&instance, &[2, 2]).await;
+    panics.store(true, Ordering::Relaxed);
+    assert!(instance.remove_stream_thread().await.is_some());
+    shared_as(&instance, &[4]).await;
+    assert!(!panics.load(Ordering::Relaxed), "the thread has panicked");
+    world.write("a b a c").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1), ("c", 1)]).await;
+    close(instance).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_on_their_way_to_a_thread_that_is_removed_go_elsewhere() {
+    let world = World::new().await;
+    let instance = world.start().await;
+    running(&instance).await;
+    let slow = Fault::Delay(Duration::from_secs(1));
+    let plan = FaultPlan::new().fault(CallKind::CommitOffsets, Target::Any, 0..1, slow);
+    world.broker.set_faults(Some(plan));
+    // Until this is committed no task leaves the only thread.
+    world.write("a b c d e f").await;
+    world.wait_until(|counts| counts.len() == 6).await;
+    assert!(instance.add_stream_thread().await.is_some());
+    assert!(instance.remove_stream_thread().await.is_some());
+    shared_as(&instance, &[4]).await;
+    world.write("a").await;
+    world.wait_until(|counts| counts["a"] == 2).await;
+    close(instance).await;
+}
+
 #[tokio::test]
 async fn real_threads_and_real_time() {
     let world = World::new().await;
@@ -211,7 +301,6 @@ async fn dropping_an_instance_ends_its_threads() {
 
 #[tokio::test(start_paused = true)]
 async fn closing_gives_up_after_its_time() {
-    use headwater_embedded::{CallKind, Fault, FaultPlan, Target};
     let world = World::new().await;
     let instance = world.start().await;
     running(&instance).await;

@@ -296,8 +296,9 @@ impl Running {
         self.send_held_back().await;
     }
 
+    /// One that fails lets go of those behind it.
     async fn send_held_back(&mut self) {
-        for held_back in std::mem::take(&mut self.held_back) {
+        while let Some(held_back) = self.held_back.pop_front() {
             self.send(held_back).await;
         }
     }

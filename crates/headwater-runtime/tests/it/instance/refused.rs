@@ -6,8 +6,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use headwater_broker::{BrokerError, Isolation, RefusedRecord, TopicPartition};
-use headwater_embedded::{CallKind, Fault, FaultPlan};
+use headwater_broker::{
+    Broker, BrokerError, Isolation, ProduceBatch, RefusedRecord, TopicPartition, WriterOptions,
+};
+use headwater_embedded::{CallKind, Fault, FaultPlan, Target};
+use headwater_records::{BatchBuilder, Compression, Record, partition_for_key};
 use headwater_runtime::{
     DropReason, ExceptionHandler, Failure, Handlers, Instance, InstanceState, ProcessingGuarantee,
     Reaction, log_and_fail,
@@ -257,4 +260,45 @@ async fn without_output_that_was_not_delivered_a_transaction_cannot_be_committed
         assert_eq!(counts(&world).await, ["a=2", "b=2", "c=2", "d=2", "e=2", "f=2"]);
         close(instance).await;
     }
+}
+
+/// While no writer can be had, what waits for one costs the task time-out once and not for each batch.
+#[tokio::test(start_paused = true)]
+async fn output_that_waits_for_a_writer_ends_with_the_first_that_cannot_be_had() {
+    let world = World::new().await;
+    let handler = Always::new(Reaction::Continue);
+    let mut lines = world.broker.writer(WriterOptions::default()).await.expect("all is well");
+    let at_least_once = ProcessingGuarantee::AtLeastOnce;
+    let instance = start(&world, at_least_once, (0..0, lost), &handler).await;
+    world.write("a b c d e f").await;
+    world.wait_until(|counts| counts.len() == 6).await;
+    let no_writer = Fault::Fail(BrokerError::TimedOut { call: "it", limit: Duration::ZERO });
+    let faults = FaultPlan::new().fault(CallKind::InitProducerId, Target::Any, 0..999, no_writer);
+    world.broker.set_faults(Some(plan(faults, 0..999, lost)));
+    let began = tokio::time::Instant::now();
+    let word_of = |partition| {
+        let words = ["a", "b", "c", "d", "e", "f"];
+        let of = |word: &&str| partition_for_key(word.as_bytes(), PARTITIONS) == partition;
+        words.into_iter().find(of).expect("there are enough")
+    };
+    let mut write = async |word: &str, wait_ms| {
+        let mut batch = BatchBuilder::new(Compression::None);
+        let value = Some(word.as_bytes());
+        let record = Record { timestamp: 0, key: None, value, headers: &[] };
+        batch.append(record).expect("there is room");
+        let topic_partition = TopicPartition::new("lines", 0);
+        let batch = ProduceBatch { topic_partition, batch: batch.finish() };
+        lines.send(batch).await.expect("all is well");
+        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+    };
+    write(word_of(0), 900).await;
+    // This one is on its way until 900 ms after the first has failed. What comes between is held back.
+    write(word_of(1), 200).await;
+    for _ in 0..10 {
+        write(word_of(0), 50).await;
+    }
+    assert_eq!(stopped(&instance).await, InstanceState::Error);
+    let error = instance.error().expect("it says why").to_string();
+    assert_eq!(error, "stream thread 1 cannot get a producer id");
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
 }

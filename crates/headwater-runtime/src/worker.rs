@@ -559,6 +559,10 @@ impl Worker {
             let released_bytes = slot.task.inputs.iter().map(Input::pinned_bytes).sum();
             self.thread.cache_bytes -= slot.task.core.cache_bytes();
             let clean = matches!(slot.leaving, Leaving::Clean);
+            if !clean {
+                // It would come to the changelog behind what the next restore reads.
+                self.thread.outputs.discard(&slot.task.core.changelogs());
+            }
             let storages = slot.task.dismantle();
             let closed = ClosedTask { task: id, storages, clean, released_bytes };
             self.messages.push(match slot.leaving {

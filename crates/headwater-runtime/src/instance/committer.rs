@@ -201,7 +201,7 @@ impl Committer {
                 biased;
                 command = commands.recv() => match command {
                     Some(CommitterCommand::Follow(changelogs)) => {
-                        running.followed.follow(changelogs);
+                        running.followed.follow(changelogs, running.last_number);
                     }
                     Some(CommitterCommand::Resume) => running.resume().await,
                     None => return,
@@ -365,7 +365,8 @@ impl Running {
                 self.early.push(sent);
             }
             Ok(appended) => {
-                self.followed.acknowledge(&sent.topic_partition, *appended, sent.count);
+                let number = sent.number.0;
+                self.followed.acknowledge(number, &sent.topic_partition, *appended, sent.count);
             }
         }
         if self.wants_writer && self.sent.is_empty() && !self.failed {
@@ -453,7 +454,8 @@ impl Running {
         }
         for sent in std::mem::take(&mut self.early) {
             if let Ok(appended) = sent.result {
-                self.followed.acknowledge(&sent.topic_partition, appended, sent.count);
+                let number = sent.number.0;
+                self.followed.acknowledge(number, &sent.topic_partition, appended, sent.count);
             }
         }
         self.committing = Some(Box::pin(job.run()));

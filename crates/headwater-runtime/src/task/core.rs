@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use headwater_broker::TopicPartition;
 use headwater_store::{MetaUpdate, TaskStorage};
 use headwater_topology::TaskId;
 
@@ -63,6 +64,12 @@ impl TaskCore {
             let global = self.stores.iter_mut().filter(|store| store.storage.is_none());
             global.for_each(|store| store.overlay.abandon());
         }
+    }
+
+    /// The changelog partitions of its stores.
+    pub(crate) fn changelogs(&self) -> Vec<TopicPartition> {
+        let changelogs = self.stores.iter().filter_map(|store| store.changelog.as_ref());
+        changelogs.map(|changelog| changelog.topic_partition.clone()).collect()
     }
 
     /// Bytes of the record cache that this task's stores hold.

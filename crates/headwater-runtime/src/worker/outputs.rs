@@ -267,6 +267,21 @@ impl Outputs {
         self.ready.len()
     }
 
+    /// Throws away what is not handed over for these partitions.
+    pub(crate) fn discard(&mut self, topic_partitions: &[TopicPartition]) {
+        self.ready.retain(|output| !topic_partitions.contains(&output.batch.topic_partition));
+        let topics = &mut self.topics;
+        self.started.retain(|(topic_index, partition)| {
+            let index = usize::try_from(*partition).expect("a started partition exists");
+            let output = &mut topics[topic_index.0 as usize].partitions[index];
+            let stays = !topic_partitions.contains(&output.topic_partition);
+            if !stays {
+                drop(output.finish());
+            }
+            stays
+        });
+    }
+
     /// Throws away everything not handed over.
     pub(crate) fn clear(&mut self) {
         self.complete_all();

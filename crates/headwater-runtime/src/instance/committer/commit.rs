@@ -113,7 +113,7 @@ impl CommitJob {
             return CommitEnd { tasks: self.back(), offsets, result: Err(failure) };
         }
         if !self.gaps.is_empty() {
-            // What the zombie wrote lies between our own records in the log. The stores stay where
+            // What the zombie wrote, or the task before it was restored, lies between our own records in the log. The stores stay where
             // they were, and restoring reads all of it in the order of the log.
             for Gap { topic_partition, offsets } in &self.gaps {
                 tracing::error!(

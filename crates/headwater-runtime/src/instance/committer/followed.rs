@@ -23,6 +23,9 @@ pub(crate) struct FollowedChangelog {
 pub(super) struct Followed {
     clock: Arc<dyn Clock>,
     positions: BTreeMap<TopicPartition, FollowedChangelog>,
+    /// The last batch that had been sent when the changelog was followed: up to this one they are of the task
+    /// as it was before it was restored.
+    before: BTreeMap<TopicPartition, u64>,
     offsets: AcknowledgedOffsets,
     /// What others have written since the last commit.
     gaps: Vec<Gap>,
@@ -35,14 +38,17 @@ impl Followed {
         Self {
             clock,
             positions: BTreeMap::new(),
+            before: BTreeMap::new(),
             offsets: AcknowledgedOffsets::default(),
             gaps: Vec::new(),
             lost: Vec::new(),
         }
     }
 
-    pub(super) fn follow(&mut self, changelogs: Vec<FollowedChangelog>) {
+    /// Follows changelogs of a task that comes; up to `last_number` batches are not of this one.
+    pub(super) fn follow(&mut self, changelogs: Vec<FollowedChangelog>, last_number: u64) {
         for changelog in changelogs {
+            self.before.insert(changelog.topic_partition.clone(), last_number);
             if !changelog.is_source {
                 let next_offset = changelog.position.next_offset;
                 self.offsets.follow(changelog.topic_partition.clone(), next_offset);
@@ -53,11 +59,12 @@ impl Followed {
 
     /// The task has left the thread.
     pub(super) fn forget(&mut self, task: TaskId) {
-        let Self { positions, offsets, .. } = self;
+        let Self { positions, before, offsets, .. } = self;
         positions.retain(|topic_partition, changelog| {
             let stays = changelog.task != task;
             if !stays {
                 offsets.forget(topic_partition);
+                before.remove(topic_partition);
             }
             stays
         });
@@ -67,13 +74,23 @@ impl Followed {
         *self = Self::new(Arc::clone(&self.clock));
     }
 
+    /// A batch of this number is in the log.
     pub(super) fn acknowledge(
         &mut self,
+        number: u64,
         topic_partition: &TopicPartition,
         appended: Appended,
-        count: u32,
+        mut count: u32,
     ) {
-        let base_offset = appended.base_offset;
+        let mut base_offset = appended.base_offset;
+        if self.before.get(topic_partition).is_some_and(|before| number <= *before) {
+            // The restore has read it, or it is as if somebody else had written it.
+            base_offset += i64::from(count);
+            count = 0;
+            if self.offsets.next_offset(topic_partition).is_none_or(|next| base_offset <= next) {
+                return;
+            }
+        }
         let Some(acknowledged) = self.offsets.acknowledge(topic_partition, base_offset, count)
         else {
             return;
@@ -178,7 +195,7 @@ mod tests {
     #[test]
     fn positions_follow_acknowledgements_and_committed_offsets() {
         let mut followed = Followed::new(Arc::new(At(77)));
-        followed.follow(vec![changelog("log", 10, false), changelog("table", 4, true)]);
+        followed.follow(vec![changelog("log", 10, false), changelog("table", 4, true)], 6);
         let (log, table) = (TopicPartition::new("log", 0), TopicPartition::new("table", 0));
         let changelogs = [log.clone(), table.clone(), TopicPartition::new("stranger", 0)];
         let commit = |offset| {
@@ -187,20 +204,20 @@ mod tests {
         };
         let appended = |base_offset| Appended { base_offset, log_start_offset: 0 };
 
-        followed.acknowledge(&log, appended(10), 3);
-        followed.acknowledge(&TopicPartition::new("out", 0), appended(99), 1);
+        followed.acknowledge(7, &log, appended(10), 3);
+        followed.acknowledge(8, &TopicPartition::new("out", 0), appended(99), 1);
         assert_eq!(
             stored(followed.updates(&changelogs, &commit(6))),
             [("log".to_owned(), 13, Some(77)), ("table".to_owned(), 6, Some(77))]
         );
         assert_eq!(followed.take_gaps(), []);
 
-        followed.acknowledge(&log, appended(15), 1);
+        followed.acknowledge(9, &log, appended(15), 1);
         let gap = Gap { topic_partition: log, offsets: 13..15 };
         assert_eq!(followed.take_gaps(), [gap]);
         assert_eq!(followed.take_gaps(), []);
         assert_eq!(followed.take_lost(), []);
-        followed.acknowledge(&TopicPartition::new("log", 0), appended(12), 1);
+        followed.acknowledge(10, &TopicPartition::new("log", 0), appended(12), 1);
         let lost = Gap { topic_partition: TopicPartition::new("log", 0), offsets: 12..16 };
         assert_eq!(followed.take_lost(), [lost]);
 
@@ -208,5 +225,24 @@ mod tests {
         assert_eq!(followed.updates(&changelogs, &[]).len(), 2);
         followed.forget(TaskId::new(0, 0));
         assert_eq!(followed.updates(&changelogs, &[]), []);
+    }
+
+    /// A batch of the task as it was before it was restored is acknowledged late.
+    #[test]
+    fn what_came_late_from_before_a_restore_is_a_gap_unless_it_was_read() {
+        for (base_offset, gap) in [(7, None), (10, Some(10..12)), (13, Some(10..15))] {
+            let mut followed = Followed::new(Arc::new(At(77)));
+            followed.follow(vec![changelog("log", 10, false)], 6);
+            let log = TopicPartition::new("log", 0);
+            let late = Appended { base_offset, log_start_offset: 0 };
+            followed.acknowledge(6, &log, late, 2);
+            let next = gap.as_ref().map_or(10, |gap: &std::ops::Range<i64>| gap.end);
+            let gap = gap.map(|offsets| Gap { topic_partition: log.clone(), offsets });
+            assert_eq!(followed.take_gaps(), Vec::from_iter(gap), "{base_offset}");
+            assert_eq!(followed.take_lost(), [], "{base_offset}");
+            let own = Appended { base_offset: next, log_start_offset: 0 };
+            followed.acknowledge(7, &log, own, 1);
+            assert_eq!((followed.take_gaps(), followed.take_lost()), (Vec::new(), Vec::new()));
+        }
     }
 }

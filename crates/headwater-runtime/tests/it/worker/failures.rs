@@ -30,6 +30,8 @@ fn check_fails(value: &str, expected: &str) {
     assert_eq!(closed.storages.len(), 1);
     assert!(!closed.clean);
     assert_eq!(harness.take_written("out"), ["a=none->1@1"]);
+    let logged = harness.take_written("app-counts-changelog");
+    assert_eq!(logged, [""; 0], "nothing comes behind what the next restore reads");
 }
 
 #[track_caller]

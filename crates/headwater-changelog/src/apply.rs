@@ -9,8 +9,8 @@ use bytes::Bytes;
 use headwater_broker::{AbortedTransaction, TopicPartition};
 use headwater_records::{Batch, Batches, RecordRef, RecordsError};
 use headwater_store::{
-    ChangelogPosition, LastNumber, LatestWrites, Layout, LruLayout, MetaUpdate, Overlay,
-    OverlayOptions, SegmentedOptions, SpaceId, StoreError, StreamTime, TaskStorage,
+    ChangelogPosition, CommittedStore, LastNumber, LatestWrites, Layout, LruLayout, MetaUpdate,
+    Overlay, OverlayOptions, SegmentedOptions, SpaceId, StoreError, StreamTime, TaskStorage,
     VersionedLayout, WriteBatch, push_headers, push_timestamped,
 };
 
@@ -141,6 +141,8 @@ pub struct StoreStep {
     histories: Vec<Option<History>>,
     /// By store, what was seen in those of windows and sessions.
     seen: Vec<Seen>,
+    /// By store, the place behind the entries that one of the least recently used had, once it is known.
+    places: Vec<Option<u64>>,
     value: Vec<u8>,
     stored_key: Vec<u8>,
     hold: Hold,
@@ -240,11 +242,13 @@ impl StoreStep {
         };
         let hold = Hold { memory: memory.clone(), bytes: 0 };
         let seen = vec![Seen::NOTHING; stores.len()];
+        let places = vec![None; stores.len()];
         Self {
             storages: storages.into_iter().map(target).collect(),
             stores,
             histories,
             seen,
+            places,
             value: Vec::new(),
             stored_key: Vec::new(),
             hold,
@@ -262,10 +266,21 @@ impl StoreStep {
     }
 
     fn collect(&mut self, stretch: &Stretch) -> Result<Applied, ChangelogError> {
-        let Self { storages, stores, histories, seen, value, stored_key, .. } = self;
+        let Self { storages, stores, histories, seen, places, value, stored_key, .. } = self;
         let seen = &mut seen[stretch.changelog];
         let store = &stores[stretch.changelog];
-        let Target { writes, reached, .. } = &mut storages[store.storage];
+        let Target { storage, writes, reached, .. } = &mut storages[store.storage];
+        let store_error = |source| ChangelogError::Store {
+            topic_partition: store.topic_partition.clone(),
+            source,
+        };
+        let first_place = match (store.layout, &mut places[stretch.changelog]) {
+            (Layout::Lru, Some(place)) => *place,
+            (Layout::Lru, place) => {
+                *place.insert(next_place(store, &**storage).map_err(store_error)?)
+            }
+            _ => 0,
+        };
         let mut failed: Result<(), StoreError> = Ok(());
         let history = &mut histories[stretch.changelog];
         let applied = for_each_record(stretch, |record| {
@@ -279,7 +294,7 @@ impl StoreStep {
             }
             let stored = record.value.map(|bytes| {
                 value.clear();
-                lay_out(store.layout, record, bytes, value);
+                lay_out((store.layout, first_place), record, bytes, value);
                 value.as_slice()
             });
             let Layout::Segmented(options) = store.layout else {
@@ -302,10 +317,7 @@ impl StoreStep {
             topic_partition: store.topic_partition.clone(),
             source,
         })?;
-        failed.map_err(|source| ChangelogError::Store {
-            topic_partition: store.topic_partition.clone(),
-            source,
-        })?;
+        failed.map_err(store_error)?;
         let position = &store.position;
         let before = reached
             .get(&stretch.changelog)
@@ -419,6 +431,12 @@ impl ApplyStep for StoreStep {
     }
 }
 
+/// A place behind those of the entries of a store of the least recently used.
+fn next_place(store: &ChangelogStore, storage: &dyn TaskStorage) -> Result<u64, StoreError> {
+    let mut stored = CommittedStore::new(store.name.as_str(), store.space, storage.reader());
+    LruLayout::next_place(&mut stored)
+}
+
 /// The newest times and last numbers of stores of windows and sessions.
 fn push_seen<'s>(
     storage: &dyn TaskStorage,
@@ -435,8 +453,14 @@ fn push_seen<'s>(
 }
 
 /// Appends the value of a changelog record as its store keeps it: the changelog has timestamp and
-/// headers in the record (feature rows P8, P33).
-fn lay_out(layout: Layout, record: &RecordRef<'_>, value: &[u8], out: &mut Vec<u8>) {
+/// headers in the record (feature rows P8, P33). The order of a store of the least recently used goes on
+/// from `first_place` in the order of offsets.
+fn lay_out(
+    (layout, first_place): (Layout, u64),
+    record: &RecordRef<'_>,
+    value: &[u8],
+    out: &mut Vec<u8>,
+) {
     match layout {
         Layout::TimestampedKeyValue => push_timestamped(record.timestamp, value, out),
         Layout::Segmented(SegmentedOptions { timestamped, with_headers, .. }) => {
@@ -453,7 +477,10 @@ fn lay_out(layout: Layout, record: &RecordRef<'_>, value: &[u8], out: &mut Vec<u
             push_headers(record.headers.iter().map(|header| (header.name, header.value)), out);
             push_timestamped(record.timestamp, value, out);
         }
-        Layout::Lru => LruLayout::push(record.offset.cast_unsigned(), value, out),
+        Layout::Lru => {
+            let place = first_place.saturating_add(record.offset.cast_unsigned());
+            LruLayout::push(place, value, out);
+        }
         _ => out.extend_from_slice(value),
     }
 }

@@ -8,8 +8,9 @@ use crate::{Direction, KeyRange, KeyValueAccess, KeyValueRead, StoreError};
 /// The work of an LRU store over a store of bytes, and the order in which its entries were used.
 ///
 /// Reading and writing an entry are uses of it, as in Kafka Streams' `MemoryLRUCache`. Each value has
-/// 8 bytes in front that say how late it was written, so that a restored store begins with the order
-/// of its changelog.
+/// 8 bytes in front, its place, that say how late it was written, so that a restored store begins with
+/// the order of its changelog. Whoever writes goes on behind the [places](Self::next_place) that are there:
+/// a task that changes its role keeps its store.
 #[derive(Debug)]
 pub struct LruLayout {
     max_entries: usize,
@@ -35,7 +36,20 @@ impl LruLayout {
         }
     }
 
-    /// A value as the store keeps it that was written as the `written`th.
+    /// A place behind those of all entries of a store.
+    ///
+    /// # Errors
+    /// What the store reports.
+    pub fn next_place(store: &mut impl KeyValueRead) -> Result<u64, StoreError> {
+        let mut next = 0;
+        let mut cursor = store.range(KeyRange::all(), Direction::Forward)?;
+        while let Some((_, stored)) = store.next(&mut cursor)? {
+            next = next.max(place(stored).saturating_add(1));
+        }
+        Ok(next)
+    }
+
+    /// A value as the store keeps it, with its place in the order of writing.
     pub fn push(written: u64, value: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&written.to_be_bytes());
         out.extend_from_slice(value);
@@ -113,16 +127,22 @@ impl LruLayout {
         let mut written: Vec<(u64, Box<[u8]>)> = Vec::new();
         let mut cursor = store.range(KeyRange::all(), Direction::Forward)?;
         while let Some((key, stored)) = store.next(&mut cursor)? {
-            let place = stored.first_chunk::<LRU_PREFIX>().map_or(0, |at| u64::from_be_bytes(*at));
-            written.push((place, key.into()));
+            written.push((place(stored), key.into()));
         }
         written.sort();
+        let next = written.last().map_or(0, |(place, _)| place.saturating_add(1));
         for (_, key) in written {
             self.used(&key);
         }
+        self.next = self.next.max(next);
         self.is_known = true;
         Ok(())
     }
+}
+
+/// The place of a stored value.
+fn place(stored: &[u8]) -> u64 {
+    stored.first_chunk::<LRU_PREFIX>().map_or(0, |place| u64::from_be_bytes(*place))
 }
 
 #[cfg(test)]

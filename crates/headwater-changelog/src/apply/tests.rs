@@ -121,6 +121,65 @@ fn an_lru_store_begins_with_the_order_of_its_changelog() {
     assert_eq!(Layout::Lru.split(&b).value, b"3");
 }
 
+/// A standby applies these records to an LRU store.
+fn follows(
+    storage: Box<dyn TaskStorage>,
+    space: SpaceId,
+    records: &[(i64, &str)],
+) -> Box<dyn TaskStorage> {
+    let store = store_in(space, Layout::Lru);
+    let mut step = StoreStep::new(vec![storage], vec![store], &RestoreMemory::new(1 << 20));
+    for &(offset, key) in records {
+        step.apply(&[stretch(offset, (key.as_bytes(), Some("v"), 0))]).unwrap();
+    }
+    step.finish(false).unwrap();
+    step.into_parts().0.remove(0)
+}
+
+/// An active task works with an LRU store of three entries: it reads a key often, and then writes these. Also which
+/// had to go.
+fn runs(
+    mut storage: Box<dyn TaskStorage>,
+    space: SpaceId,
+    read: &str,
+    written: &[&str],
+) -> (Box<dyn TaskStorage>, Vec<String>) {
+    let mut store: Overlay =
+        Overlay::new("store", space, storage.reader(), OverlayOptions::default());
+    let mut lru = LruLayout::new(3);
+    for _ in 0..500 {
+        lru.get(&mut store, read.as_bytes()).unwrap();
+    }
+    let mut gone = Vec::new();
+    for key in written {
+        let evicted = lru.put(&mut store, key.as_bytes(), Some(b"v")).unwrap();
+        gone.extend(evicted.iter().map(|key| String::from_utf8_lossy(key).into_owned()));
+    }
+    let mut batch = WriteBatch::new();
+    store.seal(&mut batch).unwrap();
+    storage.apply(batch.sort(), &[]).unwrap();
+    store.release();
+    (storage, gone)
+}
+
+/// Its store stays open meanwhile.
+#[test]
+fn an_lru_store_keeps_its_order_when_its_task_changes_its_role() {
+    let mut storage = MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
+    let space = storage.space("store").unwrap();
+    let storage = follows(storage, space, &[(100, "a"), (101, "b")]);
+    let (storage, gone) = runs(storage, space, "none", &["c"]);
+    assert_eq!(gone, [""; 0]);
+    let storage = follows(storage, space, &[]);
+    let (storage, gone) = runs(storage, space, "none", &["d"]);
+    assert_eq!(gone, ["a"], "c was written after what was followed");
+    let (storage, gone) = runs(storage, space, "b", &["b"]);
+    assert_eq!(gone, [""; 0]);
+    let storage = follows(storage, space, &[(110, "c")]);
+    let (_, gone) = runs(storage, space, "none", &["e", "f"]);
+    assert_eq!(gone, ["d", "b"], "c was followed after b was written");
+}
+
 /// Late updates find their place among the others, and what the live store has refused is refused.
 #[test]
 fn a_versioned_store_is_restored_update_by_update() {

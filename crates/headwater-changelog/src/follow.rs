@@ -36,6 +36,11 @@ pub struct FollowPartition {
     pub start_offset: i64,
     /// The leader epoch that the store has seen; an older one in the log is a truncation.
     pub leader_epoch: Option<i32>,
+    /// How long the tombstones of the log are kept, in milliseconds; `None` when it is not compacted. Who hears nothing
+    /// for longer has missed deletes: the state is to be rebuilt.
+    pub tombstone_retention_ms: Option<i64>,
+    /// When the store was last known to be complete, or began to be read, in milliseconds since 1970.
+    pub at_end_ms: Option<i64>,
     /// The changelog is a source topic: it is applied up to the group's committed offset, which
     /// this was; [`FollowCommand::Limit`] moves it. `None`: up to the end, wherever that is.
     pub limit: Option<i64>,

@@ -11,6 +11,56 @@ use crate::{Applied, ApplyStep, Blocking, BlockingExt, ChangelogError, RebuildRe
 /// Time between two tries after an error.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a log has not been heard of, and whether tombstones may be gone meanwhile that nobody has
+/// seen here. As long as a log is read nothing is said, also if that takes long: to begin anew would
+/// take no less.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contact {
+    retention_ms: Option<i64>,
+    /// Wall-clock time in milliseconds since when nothing was heard.
+    since_ms: Option<i64>,
+}
+
+/// A silence shorter than this is none, however short tombstones are kept: brokers look for what to
+/// compact several times a minute at most, and a rebuild has silences of its own.
+const MIN_SILENCE_MS: i64 = 60_000;
+
+impl Contact {
+    /// Of a store that was last complete, or began to read, at `at_end_ms`.
+    pub(crate) fn new(tombstone_retention_ms: Option<i64>, at_end_ms: Option<i64>) -> Self {
+        let retention_ms = tombstone_retention_ms.map(|ms| ms.max(MIN_SILENCE_MS));
+        Self { retention_ms, since_ms: at_end_ms }
+    }
+
+    /// An answer about the log has come. `behind`: there is something that has not been read. Why the
+    /// state has to be rebuilt, if it has.
+    pub(crate) fn answered(&mut self, now_ms: i64, behind: bool) -> Option<RebuildReason> {
+        let too_old = self.too_old(now_ms).filter(|_| behind);
+        if too_old.is_none() {
+            self.since_ms = Some(now_ms);
+        }
+        too_old
+    }
+
+    /// The log was asked for, and had no news. After too long a silence only an answer counts.
+    pub(crate) fn had_no_news(&mut self, now_ms: i64) {
+        if self.too_old(now_ms).is_none() {
+            self.since_ms = Some(now_ms);
+        }
+    }
+
+    /// All has been read that is to be read, up to now.
+    pub(crate) fn was_at_end(&mut self, now_ms: i64) {
+        self.since_ms = Some(now_ms);
+    }
+
+    fn too_old(&self, now_ms: i64) -> Option<RebuildReason> {
+        let (retention_ms, since_ms) = (self.retention_ms?, self.since_ms?);
+        let age_ms = now_ms.saturating_sub(since_ms);
+        (age_ms > retention_ms).then_some(RebuildReason::TooOld { age_ms, retention_ms })
+    }
+}
+
 /// Stretches on their way to the step of their target.
 pub(crate) struct ApplyPart<I, S> {
     pub(crate) id: I,
@@ -101,5 +151,37 @@ pub(crate) fn out_of_range(next_offset: i64, error: &BrokerError) -> RebuildReas
             RebuildReason::DeletedPrefix { next_offset, log_start_offset: *log_start_offset }
         }
         _ => RebuildReason::DeletedPrefix { next_offset, log_start_offset: next_offset },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_silence_that_is_too_long_asks_for_a_rebuild() {
+        let too_old = |age_ms, retention_ms| Some(RebuildReason::TooOld { age_ms, retention_ms });
+        // Retention, last complete, then what was heard: when, and whether it is behind.
+        for (retention_ms, at_end_ms, heard, expected) in [
+            (Some(100_000), Some(0), &[(100_000, true), (200_000, true)][..], None),
+            (Some(100_000), Some(0), &[(100_001, true)], too_old(100_001, 100_000)),
+            (Some(100_000), Some(0), &[(500_000, false), (600_000, true)], None),
+            (Some(100_000), Some(0), &[(90_000, true), (190_001, true)], too_old(100_001, 100_000)),
+            (Some(0), Some(0), &[(60_000, true)], None),
+            (Some(0), Some(0), &[(60_001, true)], too_old(60_001, 60_000)),
+            (None, Some(0), &[(i64::MAX, true)], None),
+            (Some(100_000), None, &[(i64::MAX, true)], None),
+        ] {
+            let mut contact = Contact::new(retention_ms, at_end_ms);
+            let found = heard.iter().map(|&(now_ms, behind)| contact.answered(now_ms, behind));
+            let found: Vec<_> = found.collect();
+            assert_eq!(found.last(), Some(&expected), "{retention_ms:?} {at_end_ms:?} {heard:?}");
+        }
+        let mut contact = Contact::new(Some(100_000), Some(0));
+        contact.had_no_news(100_000);
+        contact.had_no_news(200_001);
+        assert_eq!(contact.answered(200_001, true), too_old(100_001, 100_000));
+        contact.was_at_end(200_001);
+        assert_eq!(contact.answered(200_002, true), None);
     }
 }

@@ -54,6 +54,11 @@ pub struct RestorePartition {
     pub start_offset: i64,
     /// The leader epoch that the store has seen; an older one in the log is a truncation.
     pub leader_epoch: Option<i32>,
+    /// How long the tombstones of the log are kept, in milliseconds; `None` when it is not compacted. Who hears nothing
+    /// for longer has missed deletes: the state is to be rebuilt.
+    pub tombstone_retention_ms: Option<i64>,
+    /// When the store was last known to be complete, or began to be read, in milliseconds since 1970.
+    pub at_end_ms: Option<i64>,
     /// Where to stop: [`Limit::offset`].
     pub end_offset: i64,
     /// The epoch of the log's leader when it was asked for its end. What lies before the end was in

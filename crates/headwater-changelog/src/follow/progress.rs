@@ -1,6 +1,6 @@
 //! Where the follow loop stands: what to fetch next, what to apply next, who has caught up. No I/O.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::{
     FollowTarget, SuspendReason,
 };
 use crate::read::{
-    AppliedPart, ApplyPart, RETRY_PAUSE, Safe, check_epoch, last_batch, out_of_range,
+    AppliedPart, ApplyPart, Contact, RETRY_PAUSE, Safe, check_epoch, last_batch, out_of_range,
 };
 use crate::{ApplyStep, ChangelogError, Stretch};
 
@@ -76,6 +76,7 @@ struct Changelog {
     at_end_ms: Option<i64>,
     /// The last such time that is noted in the store.
     noted_ms: Option<i64>,
+    contact: Contact,
 }
 
 impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Follower<I, S> {
@@ -101,11 +102,12 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Follower<I, S> {
             FollowCommand::Stop { id, reason } => self.stop(id, Ok(()), reason),
             FollowCommand::Pause(paused) => self.paused = paused,
             FollowCommand::Limit { id, topic_partition, offset } => {
+                let now_ms = self.options.clock.wall_ms();
                 let target = self.targets.get_mut(&id);
                 let changelogs = target.into_iter().flat_map(|target| &mut target.changelogs);
                 for changelog in changelogs {
                     if changelog.partition.topic_partition == topic_partition {
-                        changelog.partition.limit = changelog.partition.limit.max(Some(offset));
+                        changelog.raise_limit(offset, now_ms);
                     }
                 }
             }
@@ -219,10 +221,27 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Follower<I, S> {
         let nothing_at_all = answer
             .iter()
             .all(|part| part.outcome.as_ref().is_ok_and(|data| data.batches.is_empty()));
+        self.note_left_out(request, &answer);
         for FetchedPartition { topic_partition, outcome } in answer {
             match outcome {
                 Ok(data) => self.fetched(&topic_partition, data, nothing_at_all),
                 Err(error) => self.has_failed(&topic_partition, error),
+            }
+        }
+    }
+
+    /// A changelog that is not in the answer had no news, unless its broker fails just now.
+    fn note_left_out(&mut self, request: &FetchRequest, answer: &[FetchedPartition]) {
+        let now_ms = self.options.clock.wall_ms();
+        let answered: BTreeSet<&TopicPartition> =
+            answer.iter().map(|part| &part.topic_partition).collect();
+        for FetchPartition { topic_partition, .. } in &request.partitions {
+            if !answered.contains(topic_partition)
+                && let Some(&(id, index)) = self.owners.get(topic_partition)
+                && let Some(target) = self.targets.get_mut(&id)
+                && target.changelogs[index].failures == 0
+            {
+                target.changelogs[index].contact.had_no_news(now_ms);
             }
         }
     }
@@ -242,12 +261,17 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Follower<I, S> {
             Isolation::ReadUncommitted => data.high_watermark,
             Isolation::ReadCommitted => data.last_stable_offset,
         };
+        let end = changelog.partition.limit.map_or(readable, |limit| limit.min(readable));
+        if let Some(reason) = changelog.contact.answered(now_ms, changelog.position < end) {
+            let topic_partition = topic_partition.clone();
+            let error = ChangelogError::Rebuild { topic_partition, reason };
+            return self.stop(id, Err(error), SuspendReason::Migrated);
+        }
         let bytes = data.batches.len();
         let stretch = match changelog.advance(index, data) {
             Ok(stretch) => stretch,
             Err(error) => return self.stop(id, Err(error), SuspendReason::Migrated),
         };
-        let end = changelog.partition.limit.map_or(readable, |limit| limit.min(readable));
         if stretch.is_some() {
             target.pending_bytes += bytes;
             target.pending.extend(stretch);
@@ -410,12 +434,21 @@ impl Changelog {
             not_before: Duration::ZERO,
             at_end_ms: None,
             noted_ms: None,
+            contact: Contact::new(partition.tombstone_retention_ms, partition.at_end_ms),
             partition,
         }
     }
 
     fn may_read(&self, now: Duration) -> bool {
         self.not_before <= now && self.partition.limit.is_none_or(|limit| self.position < limit)
+    }
+
+    /// The group has committed more. A log that was read up to the limit was not asked for until now.
+    fn raise_limit(&mut self, offset: i64, now_ms: i64) {
+        if self.partition.limit.is_some_and(|limit| self.position >= limit) {
+            self.contact.was_at_end(now_ms);
+        }
+        self.partition.limit = self.partition.limit.max(Some(offset));
     }
 
     /// A stretch without records that notes that the end was reached, if the last such note is this

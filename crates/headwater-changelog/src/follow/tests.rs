@@ -11,6 +11,9 @@ use super::*;
 use crate::test_logs::{Log, Logs, topic_partition};
 use crate::{ChangelogStore, InlineBlocking, RestoreMemory, StoreStep};
 
+/// How long tombstones are kept in these logs.
+const RETENTION_MS: i64 = 300_000;
+
 #[derive(Debug, Default)]
 struct Heard(Mutex<Vec<String>>);
 
@@ -108,6 +111,8 @@ impl Following {
             store: "counts".into(),
             start_offset: 0,
             leader_epoch: None,
+            tombstone_retention_ms: Some(RETENTION_MS),
+            at_end_ms: Some(5),
             limit,
         }];
         let progress = Arc::new(FollowProgress::new(&changelogs));
@@ -373,4 +378,54 @@ async fn an_idle_standby_notes_that_it_is_complete() {
         0 ended at 1, complete at 53250 ms k=v
     "#]],
     );
+}
+
+/// What was deleted meanwhile may be nowhere to be seen.
+#[tokio::test(start_paused = true)]
+async fn one_that_hears_nothing_until_tombstones_are_gone_asks_for_a_rebuild() {
+    let logs = Logs::default();
+    for partition in 0..2 {
+        logs.edit(partition, Log::append_one);
+    }
+    let mut following = Following::start(&logs, Isolation::ReadUncommitted);
+    for partition in 0..2 {
+        following.add(partition, None);
+        following.news().await;
+    }
+    // One has no news for long, while the other has: it has missed nothing.
+    for _ in 0..400 {
+        logs.edit(1, Log::append_one);
+        pass(1_000).await;
+    }
+    logs.edit(0, Log::append_one);
+    pass(1_000).await;
+    following.tell(FollowCommand::Pause(true));
+    pass(400_000).await;
+    logs.edit(0, Log::append_one);
+    following.tell(FollowCommand::Pause(false));
+    let text = following.news().await;
+    // The other one had nothing to miss.
+    check(
+        &(text + &following.stop(1, SuspendReason::Migrated).await),
+        &expect![[r#"
+        0 the state of changelog counts-changelog-0 is to be rebuilt: the state was last complete 400450 ms ago and tombstones are kept for only 300000 ms at 2, complete at 396550 ms k=v
+        1 ended at 401, complete at 401550 ms k=v
+    "#]],
+    );
+}
+
+/// A log that is read up to what is committed is not asked for, and has missed nothing all the same.
+#[tokio::test(start_paused = true)]
+async fn one_that_is_at_its_limit_for_long_goes_on() {
+    let logs = Logs::default();
+    logs.edit(0, |log| {
+        log.append(&[("a", Some("1"))]).append(&[("a", Some("2"))]);
+    });
+    let mut following = Following::start(&logs, Isolation::ReadUncommitted);
+    let progress = following.add(0, Some(1));
+    following.news().await;
+    pass(400_000).await;
+    following.tell(FollowCommand::Limit { id: 0, topic_partition: topic_partition(0), offset: 2 });
+    pass(1_000).await;
+    assert_eq!(progress.offset_sum(), 2);
 }

@@ -12,7 +12,7 @@ use headwater_broker::{
 use tokio::sync::mpsc;
 
 use super::{RestoreEnd, RestoreOptions, RestorePartition, RestoreTarget};
-use crate::read::{AppliedPart, ApplyPart, Safe, check_epoch, last_batch, out_of_range};
+use crate::read::{AppliedPart, ApplyPart, Contact, Safe, check_epoch, last_batch, out_of_range};
 use crate::{Applied, ApplyStep, ChangelogError, Stretch};
 
 pub(super) struct Restorer<I, S> {
@@ -46,6 +46,7 @@ struct Changelog {
     max_bytes: usize,
     phase: Phase,
     restored: u64,
+    contact: Contact,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,13 +254,18 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
 
     /// A changelog that is not in the answer had no news, or no room: asked again, it will be.
     fn note_left_out(&mut self, request: &FetchRequest, answer: &[FetchedPartition]) {
+        let now_ms = self.options.clock.wall_ms();
         for asked in &request.partitions {
             let answered = |part: &FetchedPartition| part.topic_partition == asked.topic_partition;
             if !answer.iter().any(answered)
                 && let Some((id, index)) = self.find(&asked.topic_partition)
                 && let Some(target) = self.targets.get_mut(&id)
             {
-                target.changelogs[index].phase = Phase::SeemsEnded;
+                let changelog = &mut target.changelogs[index];
+                changelog.phase = Phase::SeemsEnded;
+                if target.failing_since.is_none() {
+                    changelog.contact.had_no_news(now_ms);
+                }
             }
         }
     }
@@ -274,7 +280,16 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
             headwater_broker::Isolation::ReadCommitted => data.last_stable_offset,
         };
         let bytes = data.batches.len();
-        let blocked = readable < changelog.partition.end_offset;
+        let end_offset = changelog.partition.end_offset;
+        let blocked = readable < end_offset;
+        let (now_ms, behind) =
+            (self.options.clock.wall_ms(), changelog.position < readable.min(end_offset));
+        if let Some(reason) = changelog.contact.answered(now_ms, behind) {
+            let topic_partition = topic_partition.clone();
+            target.stop(Err(ChangelogError::Rebuild { topic_partition, reason }));
+            self.end_if_done(id);
+            return;
+        }
         match changelog.advance(index, data) {
             Ok(Some(stretch)) => {
                 target.pending_bytes += bytes;
@@ -292,7 +307,7 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
         if target.changelogs[index].is_read()
             && let Some(stretch) = target.pending.last_mut()
         {
-            stretch.at_end_ms = Some(self.options.clock.wall_ms());
+            stretch.at_end_ms = Some(now_ms);
             let end_epoch = target.changelogs[index].partition.end_epoch;
             stretch.leader_epoch = stretch.leader_epoch.max(end_epoch);
         }
@@ -402,6 +417,7 @@ impl Changelog {
             max_bytes: 0,
             phase: if at_end { Phase::Read } else { Phase::Reading },
             restored: 0,
+            contact: Contact::new(partition.tombstone_retention_ms, partition.at_end_ms),
             partition,
         }
     }

@@ -1,4 +1,5 @@
 mod gathering;
+mod stopping;
 
 use std::fmt::Write;
 use std::path::Path;
@@ -12,12 +13,13 @@ use headwater_store::{
 };
 
 use super::*;
-use crate::read::AppliedPart;
 use crate::test_logs::{Log, Logs, topic_partition};
-use crate::{Applied, ChangelogStore, InlineBlocking, RestoreMemory, StoreStep, Stretch};
+use crate::{ChangelogStore, InlineBlocking, RestoreMemory, StoreStep};
 
 const TOPIC_ID: [u8; 16] = [1; 16];
 const BEGAN_MS: i64 = 5;
+/// How long tombstones are kept in these logs.
+const RETENTION_MS: i64 = 300_000;
 
 #[derive(Debug, Default)]
 struct Heard(Mutex<Vec<String>>);
@@ -82,6 +84,8 @@ impl Restore {
             store: "counts".into(),
             start_offset,
             leader_epoch: None,
+            tombstone_retention_ms: Some(RETENTION_MS),
+            at_end_ms: Some(BEGAN_MS),
             end_offset,
             end_epoch: self.end_epoch,
         };
@@ -495,94 +499,26 @@ async fn a_stopped_restore_keeps_what_it_has() {
     .assert_eq(&(describe(restore.end().await) + &restore.heard()));
 }
 
-/// A step that others have.
-#[derive(Debug)]
-struct NoStep;
-
-impl ApplyStep for NoStep {
-    fn apply(&mut self, _: &[Stretch]) -> Result<Vec<Applied>, ChangelogError> {
-        unreachable!("the test says what comes of it")
-    }
-    fn finish(&mut self, _: bool) -> Result<(), ChangelogError> {
-        unreachable!("the test says what comes of it")
-    }
-}
-
-/// Stops a restore while its step applies, or `finishing` while it writes what it still held, and says how it ends
-/// with what comes back.
-fn stopped_meanwhile(
-    finishing: bool,
-    result: Option<Result<Vec<Applied>, ChangelogError>>,
-) -> (bool, Result<bool, ChangelogError>) {
-    let (ended, mut ends) = mpsc::unbounded_channel();
-    let options = RestoreOptions {
-        isolation: Isolation::ReadUncommitted,
-        fetch_bytes: 1,
-        pending_bytes: 1,
-        give_up_after: Duration::ZERO,
-        clock: Arc::new(SystemClock::new()),
-        blocking: Arc::new(InlineBlocking),
-        listener: Arc::new(()),
-    };
-    let changelog = |partition, end_offset| RestorePartition {
-        topic_partition: topic_partition(partition),
-        store: "counts".into(),
-        start_offset: 3,
-        leader_epoch: None,
-        end_offset,
-        end_epoch: None,
-    };
-    let mut restorer = Restorer::new(options, ended);
-    // One has been read, which is to be applied; one has not.
-    let changelogs = vec![changelog(0, 3), changelog(1, 9)];
-    restorer.add(RestoreTarget { id: 0, changelogs, step: NoStep });
-    let back = |reached, result: Option<_>| AppliedPart {
-        id: 0,
-        reached,
-        result: result.map(|result| (NoStep, result)),
-    };
-    let read = || vec![(0, 3)];
-    assert_eq!(restorer.start_applying().count(), 1, "what was read");
-    if finishing {
-        restorer.applied(back(read(), Some(Ok(vec![Applied::default()]))));
-    }
-    restorer.stop(0);
-    if finishing {
-        assert_eq!(restorer.start_applying().count(), 1, "what it held");
-    }
-    assert!(ends.is_empty(), "it ends when the step is back");
-    restorer.applied(back(if finishing { Vec::new() } else { read() }, result));
-    if restorer.start_applying().count() == 1 {
-        restorer.applied(back(Vec::new(), Some(Ok(Vec::new()))));
-    }
-    let end = ends.try_recv().expect("it has ended");
-    (end.step.is_some(), end.outcome)
-}
-
-/// A stop does not hide that a step has failed, or that there is none any more: what such a step has says nothing of
-/// what is stored.
-#[test]
-fn an_error_counts_more_than_a_stop() {
-    let store_error = || ChangelogError::Store {
-        topic_partition: topic_partition(0),
-        source: headwater_store::StoreError::Io {
-            operation: "write",
-            path: "the disk".into(),
-            source: std::io::ErrorKind::StorageFull.into(),
-        },
-    };
-    for finishing in [false, true] {
-        let (has_step, outcome) = stopped_meanwhile(finishing, Some(Err(store_error())));
-        assert!(has_step && matches!(outcome, Err(ChangelogError::Store { .. })), "{outcome:?}");
-        let (has_step, outcome) = stopped_meanwhile(finishing, None);
-        assert!(
-            !has_step && matches!(outcome, Err(ChangelogError::Panicked { .. })),
-            "{outcome:?}"
-        );
-        let applied = if finishing { Vec::new() } else { vec![Applied::default()] };
-        let (has_step, outcome) = stopped_meanwhile(finishing, Some(Ok(applied)));
-        assert!(has_step && matches!(outcome, Ok(false)), "{outcome:?}");
-    }
+/// What was deleted meanwhile may be nowhere to be seen.
+#[tokio::test(start_paused = true)]
+async fn a_log_that_goes_on_after_its_tombstones_are_gone_asks_for_a_rebuild() {
+    let logs = Logs::default();
+    logs.edit(0, |log| {
+        log.append_as(1, true, &[("a", Some("1"))]).append_as(1, true, &[("a", None)]);
+        log.last_stable = Some(1);
+    });
+    let mut restore = Restore::start(logs, Isolation::ReadCommitted);
+    restore.add(0, 0, 2);
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    // It was asked all the time: nothing was missed.
+    restore.logs.edit(0, |log| log.last_stable = None);
+    assert!(matches!(restore.end().await.outcome, Ok(true)));
+    // This one could not be asked before.
+    restore.add(0, 0, 2);
+    assert!(matches!(
+        restore.end().await.outcome,
+        Err(ChangelogError::Rebuild { reason: crate::RebuildReason::TooOld { .. }, .. })
+    ));
 }
 
 #[tokio::test(start_paused = true)]

@@ -400,6 +400,8 @@ pub fn prepare_restore(
             store: Arc::clone(&store.store),
             start_offset,
             leader_epoch: position.leader_epoch,
+            tombstone_retention_ms: log.tombstone_retention_ms,
+            at_end_ms: position.at_end_ms,
             end_offset: limit.offset(log.start.offset, log.end.offset),
             end_epoch: log.end.leader_epoch,
         });

@@ -45,6 +45,8 @@ impl Coordinator {
                 store: Arc::clone(&changelog.store),
                 start_offset: store.position.next_offset,
                 leader_epoch: store.position.leader_epoch,
+                tombstone_retention_ms: changelog.tombstone_retention_ms,
+                at_end_ms: store.position.at_end_ms,
                 limit: is_source(&changelog.topic_partition).then_some(changelog.end_offset),
             })
             .collect();

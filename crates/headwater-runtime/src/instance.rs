@@ -93,6 +93,7 @@ pub use memory::{MemoryBytes, MemoryUse};
 pub use opener::{ChangelogEnds, PreparedRestore, prepare_restore, restore_starts};
 pub use stages::{StageChange, TaskListener, TaskStage};
 pub use state::InstanceState;
+pub(crate) use storages::{Contents, contents, empty, wipe_storages};
 pub use storages::{OpenedStorages, StorageOptions, StorePosition, open_storages, rebuild};
 pub use thread::Execution;
 pub use uncaught::UncaughtReaction;

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use headwater_broker::TopicPartition;
 use headwater_changelog::{RestoreFacts, RestoreStart, restore_start};
-use headwater_store::{
-    ChangelogPosition, Chunk, Direction, KeyRange, MetaKey, MetaUpdate, StoreError, TaskStorage,
-    WriteBatch,
-};
+use headwater_store::{ChangelogPosition, Layout, StoreError, TaskStorage};
 use headwater_topology::TaskId;
 
-use crate::instance::{ChangelogEnds, InstanceError, StorageOptions, open_storages};
+use crate::instance::{
+    ChangelogEnds, Contents, InstanceError, StorageOptions, contents, empty, open_storages,
+    wipe_storages,
+};
 use crate::process::Program;
 use crate::task::StorePlace;
 
@@ -31,6 +31,8 @@ pub struct OpenedGlobal {
     pub(super) state_dir: PathBuf,
     pub(super) storages: Vec<Box<dyn TaskStorage>>,
     pub(super) places: Vec<StorePlace>,
+    /// The names of the stores, and how their entries are laid out.
+    stores: Vec<(String, Layout)>,
     /// All partitions of all global topics.
     pub partitions: Vec<GlobalPartition>,
 }
@@ -46,7 +48,20 @@ pub fn open_global_state(
     program: &Program,
     partitions: &[Vec<TopicPartition>],
 ) -> Result<OpenedGlobal, InstanceError> {
-    let opened = open_storages(options, id, program, false)?;
+    let open_error = |source| InstanceError::Open { task: id, source };
+    let mut opened = open_storages(options, id, program, false)?;
+    let mut places = opened.places.iter();
+    let is_damaged = places.try_fold(false, |is_damaged, place| {
+        let contents = contents(&*opened.storages[place.storage], place.space)?;
+        Ok(is_damaged || contents == Contents::Damaged)
+    });
+    if is_damaged.map_err(open_error)? {
+        tracing::error!("the global state is damaged; it is removed, and read anew");
+        drop(opened);
+        wipe_storages(options, program).map_err(open_error)?;
+        opened = open_storages(options, id, program, false)?;
+    }
+    let stores = program.stores.iter().map(|it| (it.spec.name.clone(), it.layout())).collect();
     let (storages, places) = (opened.storages, opened.places);
     let mut found = Vec::new();
     for (store, partitions) in partitions.iter().enumerate() {
@@ -58,14 +73,14 @@ pub fn open_global_state(
                     Ok(position) => position,
                     // As good as none: the store is read anew.
                     Err(StoreError::Damaged { .. }) => None,
-                    Err(source) => return Err(InstanceError::Open { task: id, source }),
+                    Err(source) => return Err(open_error(source)),
                 };
             let topic_partition = topic_partition.clone();
             found.push(GlobalPartition { topic_partition, store, position });
         }
     }
     let state_dir = options.task_dir.clone();
-    Ok(OpenedGlobal { state_dir, storages, places, partitions: found })
+    Ok(OpenedGlobal { state_dir, storages, places, stores, partitions: found })
 }
 
 impl OpenedGlobal {
@@ -103,12 +118,14 @@ impl OpenedGlobal {
     ) -> Result<bool, StoreError> {
         let own = || self.partitions.iter().zip(ends).filter(|(it, _)| it.store == store);
         // A partition that was added to the topic has no position, which says nothing of the others.
-        let has_data = self.has_data(store)? && own().all(|(it, _)| it.position.is_none());
+        let place = self.places[store];
+        let contents = contents(&*self.storages[place.storage], place.space)?;
+        let has_data = contents != Contents::Nothing && own().all(|(it, _)| it.position.is_none());
         for (partition, end) in own() {
             let start = restore_start(&RestoreFacts {
                 position: partition.position,
                 has_data,
-                damaged: false,
+                damaged: contents == Contents::Damaged,
                 topic_id: end.topic_id.0.into_bytes(),
                 log_start_offset: end.start.offset,
                 end_offset: end.end.offset,
@@ -128,34 +145,17 @@ impl OpenedGlobal {
         Ok(false)
     }
 
-    fn has_data(&self, store: usize) -> Result<bool, StoreError> {
-        let place = self.places[store];
-        let mut chunk = Chunk::new(1);
-        let reader = self.storages[place.storage].reader();
-        reader.scan(place.space, &KeyRange::all(), Direction::Forward, &mut chunk)?;
-        Ok(!chunk.is_empty())
-    }
-
-    /// Empties a store. The positions go first: without them it is known to be incomplete.
+    /// Empties a store.
     fn empty(&mut self, store: usize) -> Result<(), StoreError> {
         let place = &mut self.places[store];
-        let storage = &mut self.storages[place.storage];
-        let own = self.partitions.iter_mut().filter(|it| it.store == store);
-        let forget: Vec<MetaUpdate> = own
-            .map(|partition| {
-                partition.position = None;
-                let TopicPartition { topic, partition } = &partition.topic_partition;
-                let topic = topic.as_str().to_owned();
-                let key = MetaKey::Changelog { topic, partition: *partition };
-                MetaUpdate { key: key.encode(), value: None }
-            })
-            .collect();
-        storage.apply(WriteBatch::new().sort(), &forget)?;
-        let spaces = storage.spaces()?;
-        let known = spaces.into_iter().find(|(_, space)| *space == place.space);
-        let (name, _) = known.expect("a store that is open has a space");
-        storage.drop_space(place.space)?;
-        place.space = storage.space(&name)?;
+        let storage = &mut *self.storages[place.storage];
+        let (name, layout) = &self.stores[store];
+        let mut own: Vec<_> = self.partitions.iter_mut().filter(|it| it.store == store).collect();
+        let changelogs = own.iter().map(|partition| &partition.topic_partition);
+        place.space = empty(storage, changelogs, (name, *layout), place.space)?;
+        for partition in &mut own {
+            partition.position = None;
+        }
         Ok(())
     }
 }

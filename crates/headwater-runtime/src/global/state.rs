@@ -111,7 +111,7 @@ impl GlobalState {
     ) -> Result<Self, GlobalError> {
         let failed = |source| GlobalError::Store { source };
         let begins = opened.begin(ends, now.wall_ms).map_err(failed)?;
-        let OpenedGlobal { state_dir, storages, places, partitions } = opened;
+        let OpenedGlobal { state_dir, storages, places, partitions, .. } = opened;
         let stores = GlobalStores::new(local_stores(&program, &storages, &places));
         let inputs: BTreeMap<TopicPartition, Input> = partitions
             .iter()

@@ -80,8 +80,8 @@ pub(super) enum TaskEvent {
     TimePassed { may_open: bool },
     /// Its stores are open, and complete unless they have changelogs to read.
     Opened { has_changelogs: bool },
-    /// Its stores could not be opened or prepared; nothing is left open.
-    OpenFailed { instance_goes_on: bool },
+    /// Its stores could not be opened or prepared; nothing is left open. `rebuild`: what they hold is damaged.
+    OpenFailed { instance_goes_on: bool, rebuild: bool },
     /// Its stores have read their changelogs.
     Restored,
     /// Restoring or following was stopped in good order.
@@ -235,8 +235,11 @@ impl LifeCycle {
                     self.closes(clean)
                 }
             }
-            (TaskEvent::OpenFailed { instance_goes_on }, Stage::Opening | Stage::Preparing)
-            | (TaskEvent::ThreadDied { instance_goes_on }, Stage::Running | Stage::Leaving)
+            (
+                TaskEvent::OpenFailed { instance_goes_on, rebuild },
+                Stage::Opening | Stage::Preparing,
+            ) => Self { rebuild: self.rebuild || rebuild, ..self }.ends(instance_goes_on, now),
+            (TaskEvent::ThreadDied { instance_goes_on }, Stage::Running | Stage::Leaving)
             | (TaskEvent::Closed { instance_goes_on }, Stage::Closing) => {
                 self.ends(instance_goes_on, now)
             }

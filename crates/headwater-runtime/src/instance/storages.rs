@@ -1,22 +1,26 @@
 //! The storages of a task. Everything here blocks and runs where that is allowed.
 
-use std::fs;
-use std::io;
+mod closing;
+mod contents;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use headwater_broker::TopicPartition;
 use headwater_store::{
-    ChangelogPosition, Chunk, Direction, KeyRange, LastNumber, Layout, MemoryBackend, MetaKey,
-    MetaUpdate, OpenOptions, SpaceId, StoreBackend, StoreDescription, StoreError, StreamTime,
-    TaskStorage, WriteBatch,
+    ChangelogPosition, LastNumber, Layout, MemoryBackend, OpenOptions, SpaceId, StoreBackend,
+    StoreDescription, StoreError, StreamTime, TaskStorage, WriteBatch,
 };
 use headwater_topology::TaskId;
 
 use super::error::InstanceError;
 use super::opener::storage_dir;
 use crate::process::{Program, StoreBackendChoice, StoreProgram};
-use crate::task::{NewTask, StorePlace, open_space};
+use crate::task::{NewTask, StorePlace};
+
+pub(super) use closing::{Complete, close_storages};
+use contents::wipe;
+pub(crate) use contents::{Contents, contents, empty};
 
 /// Where the storages of a task lie, and how they are opened.
 #[derive(Debug)]
@@ -81,12 +85,13 @@ pub fn open_storages(
     let open_error = |source| InstanceError::Open { task: id, source };
     let backends = backends(options, program);
     let task_dir = options.task_dir.clone();
-    let all_are_logged = program.stores.iter().all(|store| store.changelog.is_some());
     let mut storages = Vec::with_capacity(backends.len());
     let mut damaged = Vec::with_capacity(backends.len());
     for backend in &backends {
         let dir = storage_dir(&task_dir, backend.name());
-        if rebuild_all && all_are_logged {
+        let mut here =
+            program.stores.iter().filter(|store| same(&backend_of(options, store), backend));
+        if rebuild_all && here.all(|store| store.changelog.is_some()) {
             wipe(&dir).map_err(open_error)?;
         }
         let (storage, was_damaged) =
@@ -111,6 +116,12 @@ pub fn open_storages(
         position.damaged |= rebuild_all;
     }
     Ok(opened)
+}
+
+/// Removes the storages of a program whose state is all in topics. None of them is open.
+pub(crate) fn wipe_storages(options: &StorageOptions, program: &Program) -> Result<(), StoreError> {
+    let backends = backends(options, program);
+    backends.iter().try_for_each(|it| wipe(&storage_dir(&options.task_dir, it.name())))
 }
 
 /// What open storages of a task hold.
@@ -155,6 +166,7 @@ fn positions(
             Err(error) if error.is_damage() => (None, true),
             Err(error) => return Err(open_error(error)),
         };
+        let contents = contents(storage, place.space).map_err(open_error)?;
         positions.push(StorePosition {
             store: store.spec.name.as_str().into(),
             index,
@@ -163,8 +175,10 @@ fn positions(
             topic_partition,
             is_source: store.source_is_changelog,
             position,
-            has_data: has_data(storage, place.space).map_err(open_error)?,
-            damaged: damaged.get(place.storage).copied().unwrap_or(false) || unreadable,
+            has_data: contents != Contents::Nothing,
+            damaged: damaged.get(place.storage).copied().unwrap_or(false)
+                || unreadable
+                || contents == Contents::Damaged,
         });
     }
     Ok(positions)
@@ -201,68 +215,10 @@ pub fn rebuild(opened: &mut OpenedStorages, stores: &[usize]) -> Result<(), Stor
         let storage = &mut opened.storages[store.place.storage];
         let space = store.place.space;
         store.place.space =
-            empty(&mut **storage, &store.topic_partition, &store.store, store.layout, space)?;
+            empty(&mut **storage, [&store.topic_partition], (&store.store, store.layout), space)?;
         opened.places[store.index] = store.place;
     }
     Ok(())
-}
-
-/// What is noted in the storages of a task that ended well.
-#[derive(Debug)]
-pub(super) struct Complete {
-    /// They hold all of their changelogs as of this time, so that one that was idle for long need
-    /// not be rebuilt.
-    pub(super) at_ms: i64,
-    /// The leader epochs of the changelogs by then, as far as they are known.
-    pub(super) epochs: Vec<(TopicPartition, i32)>,
-}
-
-/// Closes storages for good: synced, and their directories free for the next. Gives the sum of the
-/// changelog offsets that they hold.
-pub(super) fn close_storages(
-    task: TaskId,
-    storages: Vec<Box<dyn TaskStorage>>,
-    complete: Option<&Complete>,
-) -> Result<u64, InstanceError> {
-    let mut result = Ok(0);
-    for mut storage in storages {
-        let held = offset_sum(&*storage);
-        let noted = complete.map_or(Ok(()), |complete| complete.note(&mut *storage));
-        let closed = noted
-            .and_then(|()| storage.close())
-            .map_err(|source| InstanceError::Open { task, source });
-        // The first error counts; the others are closed all the same.
-        result = result.and_then(|sum| closed.map(|()| sum + held));
-    }
-    result
-}
-
-/// The sum of the changelog offsets that a storage holds; what cannot be read counts as nothing.
-fn offset_sum(storage: &dyn TaskStorage) -> u64 {
-    let entries = storage.meta_entries().unwrap_or_default();
-    let offsets = entries.iter().filter_map(|(key, value)| match MetaKey::decode(key)? {
-        MetaKey::Changelog { .. } => Some(ChangelogPosition::decode(value).ok()?.next_offset),
-        _ => None,
-    });
-    offsets.map(|offset| u64::try_from(offset).unwrap_or(0)).sum()
-}
-
-impl Complete {
-    fn note(&self, storage: &mut dyn TaskStorage) -> Result<(), StoreError> {
-        let mut updates = Vec::new();
-        for (key, value) in storage.meta_entries()? {
-            if let (Some(MetaKey::Changelog { topic, partition }), Ok(mut position)) =
-                (MetaKey::decode(&key), ChangelogPosition::decode(&value))
-            {
-                position.at_end_ms = Some(self.at_ms);
-                let changelog = TopicPartition::new(topic.as_str(), partition);
-                let epoch = self.epochs.iter().find(|(known, _)| *known == changelog);
-                position.leader_epoch = position.leader_epoch.max(epoch.map(|(_, epoch)| *epoch));
-                updates.push(position.update(&topic, partition));
-            }
-        }
-        storage.apply(WriteBatch::new().sort(), &updates)
-    }
 }
 
 /// The backends that a program's stores use, each once.
@@ -306,23 +262,6 @@ fn open(
     }
 }
 
-fn wipe(dir: &Path) -> Result<(), StoreError> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed.map_err(|source| StoreError::Io {
-            operation: "remove",
-            path: dir.to_owned(),
-            source,
-        }),
-    }
-}
-
-fn has_data(storage: &dyn TaskStorage, space: SpaceId) -> Result<bool, StoreError> {
-    let mut chunk = Chunk::new(1);
-    storage.reader().scan(space, &KeyRange::all(), Direction::Forward, &mut chunk)?;
-    Ok(!chunk.is_empty())
-}
-
 /// Notes beside a store what it holds, for whoever opens it from outside, and gives its space: a new
 /// one when it was written in another layout, which is then read from the changelog once more.
 fn describe(
@@ -350,7 +289,7 @@ fn describe(
                 "the store has another layout; it is rebuilt from the beginning of its changelog"
             );
             let changelog = TopicPartition::new(changelog.clone(), task.partition.cast_signed());
-            space = empty(storage, &changelog, name, store.layout(), space)?;
+            space = empty(storage, [&changelog], (name, store.layout()), space)?;
         }
         (Some(known), None) if known.layout != description.layout => {
             known.expect(name, &description)?;
@@ -363,27 +302,4 @@ fn describe(
     }
     storage.apply(WriteBatch::new().sort(), &[description.update(name)])?;
     Ok(space)
-}
-
-/// Empties a store, and forgets what it has seen. The position goes first: without it the store is known to be
-/// incomplete.
-fn empty(
-    storage: &mut dyn TaskStorage,
-    changelog: &TopicPartition,
-    store: &str,
-    layout: Layout,
-    space: SpaceId,
-) -> Result<SpaceId, StoreError> {
-    let TopicPartition { topic, partition } = changelog;
-    let key = MetaKey::Changelog { topic: topic.as_str().to_owned(), partition: *partition };
-    let seen = [
-        MetaKey::StoreTime { store: store.to_owned() },
-        MetaKey::StoreNumber { store: store.to_owned() },
-    ];
-    for key in [key].into_iter().chain(seen) {
-        let forget = MetaUpdate { key: key.encode(), value: None };
-        storage.apply(WriteBatch::new().sort(), &[forget])?;
-    }
-    storage.drop_space(space)?;
-    open_space(storage, store, layout)
 }

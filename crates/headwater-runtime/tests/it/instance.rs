@@ -3,6 +3,7 @@
 mod assignors;
 mod connecting;
 mod crashes;
+mod damage;
 mod epochs;
 mod errors;
 mod exactly_once;

@@ -192,7 +192,14 @@ impl Coordinator {
             Err(error) => {
                 let (thread, wanted) = (entry.thread, entry.life.wanted());
                 let instance_goes_on = self.goes_on();
-                self.drive(task, TaskEvent::OpenFailed { instance_goes_on });
+                let rebuild = matches!(
+                    &error,
+                    InstanceError::Open { source, .. } if self.is_first_damage(task, source)
+                );
+                self.drive(task, TaskEvent::OpenFailed { instance_goes_on, rebuild });
+                if rebuild {
+                    return;
+                }
                 if wanted == Some(Role::Standby) {
                     standby_failed(task, &error);
                 } else {
@@ -331,16 +338,19 @@ impl Coordinator {
     /// Whether a store did not take its changelog because it holds what it never held, and that for the first time
     /// here.
     pub(super) fn is_damage_of(&mut self, task: TaskId, error: &ChangelogError) -> bool {
-        let ChangelogError::Store { topic_partition, source } = error else { return false };
+        let ChangelogError::Store { source, .. } = error else { return false };
+        self.is_first_damage(task, source)
+    }
+
+    /// Whether the state of a task is damaged, and that for the first time here: a second time it is not the state.
+    fn is_first_damage(&mut self, task: TaskId, error: &StoreError) -> bool {
         let Some(entry) = self.tasks.get_mut(&task) else { return false };
-        if !source.is_damage() || entry.was_damaged {
+        if !error.is_damage() || entry.was_damaged {
             return false;
         }
         entry.was_damaged = true;
-        tracing::error!(
-            %task, %topic_partition, error = source as &dyn std::error::Error,
-            "the state is damaged, and rebuilt"
-        );
+        let error = error as &dyn std::error::Error;
+        tracing::error!(%task, error, "the state is damaged, and rebuilt");
         true
     }
 

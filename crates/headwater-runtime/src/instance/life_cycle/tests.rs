@@ -35,7 +35,8 @@ fn events() -> Vec<TaskEvent> {
         events.extend([
             TaskEvent::TimePassed { may_open: yes },
             TaskEvent::Opened { has_changelogs: yes },
-            TaskEvent::OpenFailed { instance_goes_on: yes },
+            TaskEvent::OpenFailed { instance_goes_on: yes, rebuild: false },
+            TaskEvent::OpenFailed { instance_goes_on: yes, rebuild: true },
             TaskEvent::ReadingFailed { rebuild: yes },
             TaskEvent::Interrupted { commit: yes },
             TaskEvent::LeftThread { clean: yes },

@@ -28,7 +28,8 @@ use super::life_cycle::Role;
 use super::reset::reset_offset;
 use super::shared::Shared;
 use super::storages::{
-    OpenedStorages, StorageOptions, StorePosition, look_into_storages, open_storages, rebuild,
+    OpenedStorages, StorageOptions, StorePosition, forget_removed, look_into_storages,
+    open_storages, rebuild,
 };
 use crate::process::{OffsetReset, Program, StoreProgram};
 use crate::query::LocalStore;
@@ -62,10 +63,12 @@ pub(super) async fn open_task(
     let opened = {
         let (options, program) = (storage_options(shared, id), shared.program(id));
         let blocking = Arc::clone(&shared.blocking);
-        blocking
-            .call(move || open_storages(&options, id, &program, rebuild_all))
-            .await
-            .ok_or(InstanceError::Blocking { task: id })??
+        let open = move || {
+            let mut opened = open_storages(&options, id, &program, rebuild_all)?;
+            let forgotten = forget_removed(&mut opened, id, &program);
+            forgotten.map_err(|source| InstanceError::Open { task: id, source }).map(|()| opened)
+        };
+        blocking.call(open).await.ok_or(InstanceError::Blocking { task: id })??
     };
     look_at_changelogs(shared, id, begins, opened).await
 }

@@ -19,6 +19,7 @@ use crate::process::{Program, StoreBackendChoice, StoreProgram};
 use crate::task::{NewTask, StorePlace};
 
 pub(super) use closing::{Complete, close_storages};
+pub(super) use contents::forget_removed;
 use contents::wipe;
 pub(crate) use contents::{Contents, contents, empty};
 

@@ -388,7 +388,8 @@ impl Coordinator {
             };
             let (blocking, shared) = (Arc::clone(&shared.blocking), Arc::clone(&shared));
             let closing = move || {
-                let sum = close_storages(task, storages, complete.as_ref())?;
+                let changelogs = shared.changelog_partitions(task);
+                let sum = close_storages(task, storages, &changelogs, complete.as_ref())?;
                 if let Some(state_dir) = &shared.state_dir
                     && let Err(error) = state_dir.note_offset_sum(task, sum)
                 {

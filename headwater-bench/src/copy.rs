@@ -88,7 +88,7 @@ async fn read_all(
     loop {
         let partitions = inputs.iter().zip(&positions).map(|(topic_partition, &offset)| {
             let topic_partition = topic_partition.clone();
-            FetchPartition { topic_partition, offset, max_bytes: PARTITION_BYTES }
+            FetchPartition { topic_partition, topic_id: None, offset, max_bytes: PARTITION_BYTES }
         });
         let request = FetchRequest {
             partitions: partitions.collect(),

@@ -205,6 +205,7 @@ macro_rules! contract_suite {
                 transactions::a_transaction_that_is_open_for_too_long_is_aborted
                 topics::a_topic_is_created_and_deleted
                 topics::a_topic_created_again_has_another_id
+                topics::an_offset_is_of_one_topic
                 topics::settings_are_checked
                 topics::unknown_topics_are_never_created
                 committing::offsets_are_committed_with_metadata

@@ -159,6 +159,17 @@ pub enum BrokerError {
         /// The offset after the last.
         end_offset: i64,
     },
+    /// The topic has been deleted and created again (KIP-516): offsets of the old one mean nothing.
+    #[error(
+        "topic {} has been deleted and created again: offset {offset} of {topic_partition} is of the old one",
+        .topic_partition.topic
+    )]
+    TopicRecreated {
+        /// The partition.
+        topic_partition: TopicPartition,
+        /// The offset asked for.
+        offset: i64,
+    },
     /// A batch is larger than the topic allows (`max.message.bytes`).
     #[error(
         "batch of {size_bytes} bytes for {topic_partition} is above the limit (max.message.bytes) of {}",
@@ -370,7 +381,7 @@ impl BrokerError {
             | Self::Refused { retriable: true, .. }
             | Self::ConcurrentTransactions { .. }
             | Self::RebalanceInProgress { .. } => NextStep::Retry,
-            Self::OffsetOutOfRange { .. } => NextStep::ResetOffset,
+            Self::OffsetOutOfRange { .. } | Self::TopicRecreated { .. } => NextStep::ResetOffset,
             Self::UnknownMember { .. } | Self::StaleGeneration { .. } => NextStep::Rejoin,
             Self::TransactionAbortable { .. } => NextStep::Abort,
             Self::ProducerFenced { .. } => NextStep::Fenced,

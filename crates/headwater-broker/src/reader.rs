@@ -6,13 +6,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{BrokerError, Isolation, TopicPartition};
+use crate::{BrokerError, Isolation, TopicId, TopicPartition};
 
 /// One partition of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchPartition {
     /// What to read.
     pub topic_partition: TopicPartition,
+    /// The id of the topic that the offset is of ([`FetchedData::topic_id`] of an earlier answer). When there is
+    /// another topic of that name meanwhile the answer is [`BrokerError::TopicRecreated`]. `None`: whatever
+    /// topic has the name.
+    pub topic_id: Option<TopicId>,
     /// The first offset wanted. The answer may begin with a batch that starts before it.
     pub offset: i64,
     /// At most so many bytes for this partition. A batch that is larger comes only as the first of
@@ -47,6 +51,8 @@ pub struct AbortedTransaction {
 /// idling and restoring need.
 #[derive(Clone, Debug)]
 pub struct FetchedData {
+    /// The id of the topic; `None` when the broker has none (before 2.8).
+    pub topic_id: Option<TopicId>,
     /// Whole batches of format 2, in offset order; the last may be cut off.
     pub batches: Bytes,
     /// Under [`Isolation::ReadCommitted`]: the aborted transactions among `batches`.

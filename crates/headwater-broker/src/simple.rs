@@ -219,6 +219,7 @@ pub async fn for_each_record(
             let request = FetchRequest {
                 partitions: vec![FetchPartition {
                     topic_partition: topic_partition.clone(),
+                    topic_id: None,
                     offset,
                     max_bytes: FETCH_BYTES,
                 }],

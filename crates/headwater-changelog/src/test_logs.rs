@@ -101,6 +101,7 @@ impl Log {
             }
         }
         Ok(FetchedData {
+            topic_id: None,
             batches: batches.into(),
             aborted: self.aborted.clone(),
             log_start_offset: self.start,

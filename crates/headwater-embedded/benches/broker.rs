@@ -110,7 +110,12 @@ async fn earliest(broker: &Embedded, at: &TopicPartition) -> i64 {
 
 /// Fetches once and gives the next offset, `None` at the end.
 async fn fetch(broker: &Embedded, at: &TopicPartition, offset: i64) -> Option<i64> {
-    let partition = FetchPartition { topic_partition: at.clone(), offset, max_bytes: FETCH_BYTES };
+    let partition = FetchPartition {
+        topic_partition: at.clone(),
+        topic_id: None,
+        offset,
+        max_bytes: FETCH_BYTES,
+    };
     let request = FetchRequest {
         partitions: vec![partition],
         max_wait: Duration::ZERO,

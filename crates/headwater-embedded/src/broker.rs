@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use headwater_broker::{
     Appended, Broker, BrokerError, GroupDescription, GroupId, GroupOptions, LogReader, LogWriter,
-    Membership, TopicName, TopicPartition, TransactionalOptions, TransactionalWriter,
+    Membership, TopicId, TopicName, TopicPartition, TransactionalOptions, TransactionalWriter,
     WriterOptions,
 };
 use headwater_records::Batch;
@@ -281,6 +281,14 @@ impl Shared {
 
     /// The partition of that name.
     pub(crate) fn partition(&self, at: &TopicPartition) -> Result<Arc<Partition>, BrokerError> {
+        Ok(self.topics.partition(at)?.1)
+    }
+
+    /// A partition, with the id of its topic.
+    pub(crate) fn partition_of(
+        &self,
+        at: &TopicPartition,
+    ) -> Result<(TopicId, Arc<Partition>), BrokerError> {
         self.topics.partition(at)
     }
 

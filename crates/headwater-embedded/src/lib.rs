@@ -59,7 +59,12 @@
 //! assert_eq!(writer.send(batch).await?.base_offset, 0);
 //!
 //! let request = FetchRequest {
-//!     partitions: vec![FetchPartition { topic_partition, offset: 0, max_bytes: 1 << 20 }],
+//!     partitions: vec![FetchPartition {
+//!         topic_partition,
+//!         topic_id: None,
+//!         offset: 0,
+//!         max_bytes: 1 << 20,
+//!     }],
 //!     max_wait: Duration::from_millis(500),
 //!     max_bytes: 1 << 20,
 //!     isolation: Isolation::ReadUncommitted,

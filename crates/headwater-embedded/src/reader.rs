@@ -66,7 +66,11 @@ impl EmbeddedReader {
         budget: &mut Budget,
     ) -> Result<FetchedData, BrokerError> {
         let limit = wanted.max_bytes.min(budget.left);
-        let partition = self.broker.shared.partition(&wanted.topic_partition)?;
+        let (topic_id, partition) = self.broker.shared.partition_of(&wanted.topic_partition)?;
+        if wanted.topic_id.is_some_and(|wanted| wanted != topic_id) {
+            let (topic_partition, offset) = (wanted.topic_partition.clone(), wanted.offset);
+            return Err(BrokerError::TopicRecreated { topic_partition, offset });
+        }
         let Read { data, bounds, until, mut aborted } =
             partition.read(wanted.offset, limit, isolation, &self.news)?;
         let mut batches = bytes::Bytes::new();
@@ -84,6 +88,7 @@ impl EmbeddedReader {
         }
         let Bounds { start, end, last_stable } = bounds;
         Ok(FetchedData {
+            topic_id: Some(topic_id),
             batches,
             aborted,
             log_start_offset: start,

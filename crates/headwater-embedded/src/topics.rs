@@ -51,7 +51,10 @@ impl TopicMap {
         Ok(())
     }
 
-    pub(crate) fn partition(&self, at: &TopicPartition) -> Result<Arc<Partition>, BrokerError> {
+    pub(crate) fn partition(
+        &self,
+        at: &TopicPartition,
+    ) -> Result<(TopicId, Arc<Partition>), BrokerError> {
         let topics = self.topics.read();
         let topic = topics
             .get(&at.topic)
@@ -59,7 +62,7 @@ impl TopicMap {
         let index = usize::try_from(at.partition).ok();
         let partition = index.and_then(|index| topic.partitions.get(index));
         partition
-            .cloned()
+            .map(|partition| (topic.id, Arc::clone(partition)))
             .ok_or_else(|| BrokerError::UnknownPartition { topic_partition: at.clone() })
     }
 

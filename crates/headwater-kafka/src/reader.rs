@@ -18,10 +18,11 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use headwater_broker::{
-    BrokerError, FetchPartition, FetchRequest, FetchedData, FetchedPartition, LogReader,
+    BrokerError, FetchPartition, FetchRequest, FetchedData, FetchedPartition, LogReader, TopicId,
     TopicPartition,
 };
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::call::{Client, Destination};
 use crate::codes::{Failure, Remedy};
@@ -138,6 +139,11 @@ impl KafkaReader {
         for (wanted, leader) in missing.into_iter().zip(leaders) {
             let at = &wanted.topic_partition;
             match leader {
+                Ok(leader) if is_another(wanted.topic_id, leader.topic_id) => {
+                    let (topic_partition, offset) = (at.clone(), wanted.offset);
+                    let error = BrokerError::TopicRecreated { topic_partition, offset };
+                    wish.failed.insert(at.clone(), error);
+                }
                 Ok(leader) => {
                     let terms = Terms {
                         offset: wanted.offset,
@@ -387,6 +393,11 @@ impl Lane {
             }
         }
     }
+}
+
+/// Whether an offset of the topic with one id is asked of another.
+fn is_another(wanted: Option<TopicId>, found: Option<Uuid>) -> bool {
+    wanted.zip(found).is_some_and(|(wanted, found)| wanted.0 != found)
 }
 
 fn without_batches(data: &FetchedData) -> FetchedData {

@@ -58,7 +58,12 @@ async fn batches_stay_where_they_were_read() {
     let mut reader = kafka.reader();
     let topic_partition = TopicPartition::new("lines", 0);
     let request = FetchRequest {
-        partitions: vec![FetchPartition { topic_partition, offset: 0, max_bytes: SIZE }],
+        partitions: vec![FetchPartition {
+            topic_partition,
+            topic_id: None,
+            offset: 0,
+            max_bytes: SIZE,
+        }],
         max_wait: Duration::from_mins(1),
         max_bytes: SIZE,
         isolation: Isolation::ReadUncommitted,

@@ -41,6 +41,7 @@ mod state;
 mod storages;
 mod thread;
 mod topics;
+mod topics_watch;
 mod uncaught;
 mod waits;
 
@@ -78,6 +79,7 @@ use hosts::Hosts;
 use memory::InstanceMemory;
 use plan::Changelogs;
 use shared::Shared;
+use topics_watch::TopicsWatch;
 use uncaught::Hooks;
 
 pub(crate) use opener::local_stores;
@@ -556,11 +558,14 @@ impl InstanceBuilder {
         let new_process_id = self.process_id.unwrap_or_else(Uuid::new_v4);
         let (state_dir, held) = self.open_state_dir(&*blocking, new_process_id).await?;
         let handlers = self.handlers.clone().unwrap_or_else(|| configured_handlers(&self.config));
+        let built = topology;
         let (topology, checked) =
-            check_topics(&*broker, &topology, &self.config, handlers.topics()).await?;
+            check_topics(&*broker, &built, &self.config, handlers.topics()).await?;
         let programs = self.application.programs(&topology).map_err(wrong)?;
         let global = self.application.global_program(&topology).map_err(wrong)?;
         let CheckedTopics { plan, mut topics } = checked;
+        let changelogs = changelogs(&plan, &programs);
+        let topics_watch = TopicsWatch::new(built, plan.clone(), topics.clone(), &changelogs);
         if programs.values().any(|program| program.chooses_topics) {
             topics.extend(existing_topics(&*broker).await?);
         }
@@ -585,7 +590,8 @@ impl InstanceBuilder {
             open_options: self.open_options.clone(),
             restore_memory: RestoreMemory::new(RESTORE_MEMORY_BYTES),
             state_dir,
-            changelogs: changelogs(&plan, &programs),
+            changelogs,
+            topics_watch,
             programs,
             global,
             tasks: plan,

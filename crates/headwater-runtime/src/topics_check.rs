@@ -45,7 +45,7 @@ pub enum TopicsError {
     #[error(transparent)]
     Plan(#[from] TaskPlanError),
     /// Topics that are written to do not exist.
-    #[error("missing output topics: {}; create them before the application starts", .topics.iter().map(TopicName::as_str).collect::<Vec<_>>().join(", "))]
+    #[error("missing output topics: {}; create them before the application starts", names(.topics))]
     MissingOutputTopics {
         /// The topics.
         topics: Vec<TopicName>,
@@ -53,6 +53,25 @@ pub enum TopicsError {
     /// An internal topic that exists has settings under which records would be lost (T12).
     #[error(transparent)]
     Conflict(#[from] InternalTopicConflict),
+    /// Topics that the running application reads do not exist any more.
+    #[error("source topics do not exist any more: {}; create them and start the application again", names(.topics))]
+    SourcesGone {
+        /// The topics.
+        topics: Vec<TopicName>,
+    },
+    /// A topic that the running application keeps something in does not exist any more, or is another one
+    /// of that name.
+    #[error(
+        "{topic} was deleted{} while the application runs, and what it held is lost: reset the application to process \
+         its sources again, or start it again to go on without",
+        if *.is_there_again { " and created again" } else { "" }
+    )]
+    KeptTopicGone {
+        /// The changelog or repartition topic.
+        topic: TopicName,
+        /// Whether there is another one of its name.
+        is_there_again: bool,
+    },
     /// An internal topic could not be created; those made before it are gone again.
     #[error("cannot create internal topic {topic}")]
     Create {
@@ -61,6 +80,10 @@ pub enum TopicsError {
         /// What the broker said.
         source: BrokerError,
     },
+}
+
+fn names(topics: &[TopicName]) -> String {
+    topics.iter().map(TopicName::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Checks the topics of `topology` and creates the internal ones that are missing.
@@ -144,7 +167,10 @@ pub(crate) async fn existing_topics(
     Ok(listed.map(|topic| (topic.name.clone(), topic)).collect())
 }
 
-async fn match_patterns(broker: &dyn Broker, topology: &Topology) -> Result<Topology, TopicsError> {
+pub(crate) async fn match_patterns(
+    broker: &dyn Broker,
+    topology: &Topology,
+) -> Result<Topology, TopicsError> {
     if !topology.uses_patterns() {
         return Ok(topology.clone());
     }
@@ -153,7 +179,7 @@ async fn match_patterns(broker: &dyn Broker, topology: &Topology) -> Result<Topo
     topology.with_matched_topics(names).map_err(|source| TopicsError::Patterns { source })
 }
 
-fn source_topics(topology: &Topology) -> impl Iterator<Item = TopicName> {
+pub(crate) fn source_topics(topology: &Topology) -> impl Iterator<Item = TopicName> {
     topology
         .subtopologies()
         .iter()
@@ -178,7 +204,7 @@ fn output_topics(
         .collect()
 }
 
-async fn describe(
+pub(crate) async fn describe(
     broker: &dyn Broker,
     names: BTreeSet<TopicName>,
 ) -> Result<BTreeMap<TopicName, TopicDescription>, TopicsError> {

@@ -121,6 +121,7 @@ impl LogReader for LogsReader {
                 batches.extend_from_slice(batch);
             }
             let outcome = Ok(FetchedData {
+                topic_id: None,
                 batches: batches.freeze(),
                 aborted: Vec::new(),
                 log_start_offset: 0,

@@ -115,6 +115,7 @@ async fn read(
     loop {
         let wanted = offsets.iter().map(|(topic_partition, offset)| FetchPartition {
             topic_partition: topic_partition.clone(),
+            topic_id: None,
             offset: *offset,
             max_bytes: FETCH_BYTES,
         });

@@ -135,6 +135,7 @@ pub(super) async fn acknowledged(acknowledgement: Acknowledgement) -> Appended {
 pub(super) fn fetch_of(partitions: &[(&TopicPartition, i64)], max_wait: Duration) -> FetchRequest {
     let partitions = partitions.iter().map(|(topic_partition, offset)| FetchPartition {
         topic_partition: (*topic_partition).clone(),
+        topic_id: None,
         offset: *offset,
         max_bytes: PLENTY,
     });

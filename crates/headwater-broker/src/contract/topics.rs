@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::tools::{fetch_one, send, writer};
+use super::tools::{fetch_of, fetch_one, records_of, send, write, writer};
 use super::{Subject, new_topic};
-use crate::{BrokerError, Isolation, OffsetQuery, OffsetSpec, TopicPartition};
+use crate::{BrokerError, Isolation, NextStep, OffsetQuery, OffsetSpec, TopicPartition};
 
 /// A topic is there from its creation to its deletion.
 pub async fn a_topic_is_created_and_deleted(subject: Subject) {
@@ -34,7 +34,7 @@ pub async fn a_topic_created_again_has_another_id(subject: Subject) {
     let broker = subject.broker();
     let first = subject.create(1, &[]).await;
     let at = TopicPartition::new(first.name.clone(), 0);
-    super::tools::write(&subject, &at, &[&["old"]]).await;
+    write(&subject, &at, &[&["old"]]).await;
     broker.delete_topic(&first.name).await.expect("it can be deleted");
     let second = broker.create_topic(&new_topic(first.name.clone(), 1, &[])).await;
     let second = second.expect("the name is free again");
@@ -43,6 +43,42 @@ pub async fn a_topic_created_again_has_another_id(subject: Subject) {
     let data = fetch_one(&mut *reader, &at, 0).await.expect("the new topic can be read");
     assert!(data.batches.is_empty());
     assert_eq!(data.high_watermark, 0);
+}
+
+/// An offset of a topic is none of another topic that has got its name, and a reader says so.
+pub async fn an_offset_is_of_one_topic(subject: Subject) {
+    let broker = subject.broker();
+    let first = subject.create(1, &[]).await;
+    let at = TopicPartition::new(first.name.clone(), 0);
+    write(&subject, &at, &[&["old"]]).await;
+    let mut reader = broker.reader();
+    let data = fetch_one(&mut *reader, &at, 0).await.expect("the first topic can be read");
+    assert_eq!(data.topic_id, Some(first.id));
+    broker.delete_topic(&first.name).await.expect("it can be deleted");
+    let second = broker.create_topic(&new_topic(first.name.clone(), 1, &[])).await;
+    let second = second.expect("the name is free again");
+    write(&subject, &at, &[&["new", "newer"]]).await;
+    // As long as it has not heard of the second topic a reader may say that to try again helps.
+    let mut fetch = async |topic_id, offset| loop {
+        let mut request = fetch_of(&[(&at, offset)], Duration::ZERO);
+        request.partitions[0].topic_id = topic_id;
+        let outcome = reader.fetch(&request).await.expect("it is answered").remove(0).outcome;
+        match outcome {
+            Err(error) if error.next_step() == NextStep::Retry => {}
+            outcome => break outcome,
+        }
+    };
+    let error = fetch(data.topic_id, 1).await.expect_err("the offset is of the first topic");
+    assert_eq!(error.next_step(), NextStep::ResetOffset);
+    let BrokerError::TopicRecreated { topic_partition, offset: 1 } = error else {
+        unreachable!("{error:?} is not about the topic");
+    };
+    assert_eq!(topic_partition, at);
+    for topic_id in [Some(second.id), None] {
+        let data = fetch(topic_id, 0).await.expect("the second topic can be read");
+        assert_eq!(data.topic_id, Some(second.id));
+        assert_eq!(records_of(&data, 0), [(0, "new".into()), (1, "newer".into())]);
+    }
 }
 
 /// Settings are in force, defaults visible, wrong ones refused with nothing created.

@@ -186,6 +186,7 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Follower<I, S> {
             .open()
             .map(|changelog| FetchPartition {
                 topic_partition: changelog.partition.topic_partition.clone(),
+                topic_id: None,
                 offset: changelog.position,
                 max_bytes: share.max(changelog.max_bytes),
             })

@@ -166,6 +166,7 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Restorer<I, S> {
             .iter()
             .map(|changelog| FetchPartition {
                 topic_partition: changelog.partition.topic_partition.clone(),
+                topic_id: None,
                 offset: changelog.position,
                 max_bytes: share.max(changelog.max_bytes),
             })

@@ -118,7 +118,12 @@ pub(crate) async fn fetch_isolated(
 ) -> Result<FetchedData, BrokerError> {
     const PLENTY: usize = 1 << 20;
     let request = FetchRequest {
-        partitions: vec![FetchPartition { topic_partition: at.clone(), offset, max_bytes: PLENTY }],
+        partitions: vec![FetchPartition {
+            topic_partition: at.clone(),
+            topic_id: None,
+            offset,
+            max_bytes: PLENTY,
+        }],
         max_wait: Duration::ZERO,
         max_bytes: PLENTY,
         isolation,

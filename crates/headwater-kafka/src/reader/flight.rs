@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use headwater_broker::{
-    AbortedTransaction, BrokerError, FetchedData, Isolation, TopicName, TopicPartition,
+    AbortedTransaction, BrokerError, FetchedData, Isolation, TopicId, TopicName, TopicPartition,
 };
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
@@ -186,19 +186,19 @@ pub(super) fn land(
         };
         for partition in std::mem::take(&mut topic.partitions) {
             let at = TopicPartition::new(name.clone(), partition.partition_index);
-            if flight.asked.contains_key(&at) {
-                let is_said = read(&answer, &at, partition, session);
+            if let Some(terms) = flight.asked.get(&at) {
+                let is_said = read(&answer, (&at, terms.topic_id), partition, session);
                 said.insert(at, is_said);
             }
         }
     }
     // What is not mentioned is as it was.
-    for at in flight.asked.keys() {
+    for (at, terms) in &flight.asked {
         if said.contains_key(at) {
             continue;
         }
         let is_said = if let Some(ends) = session.ends(at) {
-            Said::Data(data(ends))
+            Said::Data(data(ends, terms.topic_id))
         } else {
             // The node thinks it has told, and it has not: everything anew.
             session.in_doubt();
@@ -220,7 +220,7 @@ fn again(answer: &Answer<FetchResponse>, flight: &Flight) -> Failure {
 
 fn read(
     answer: &Answer<FetchResponse>,
-    at: &TopicPartition,
+    (at, topic_id): (&TopicPartition, Option<Uuid>),
     partition: PartitionData,
     session: &mut Session,
 ) -> Said {
@@ -253,13 +253,14 @@ fn read(
     Said::Data(FetchedData {
         batches: partition.records.unwrap_or_default(),
         aborted: aborted.collect(),
-        ..data(ends)
+        ..data(ends, topic_id)
     })
 }
 
 /// Nothing new between these ends.
-pub(super) fn data(ends: Ends) -> FetchedData {
+fn data(ends: Ends, topic_id: Option<Uuid>) -> FetchedData {
     FetchedData {
+        topic_id: topic_id.map(TopicId),
         batches: bytes::Bytes::new(),
         aborted: Vec::new(),
         log_start_offset: ends.log_start_offset,

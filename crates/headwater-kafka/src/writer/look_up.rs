@@ -33,6 +33,7 @@ pub(super) async fn look_up(
         let request = FetchRequest {
             partitions: vec![FetchPartition {
                 topic_partition: at.clone(),
+                topic_id: None,
                 offset,
                 max_bytes: FETCH_BYTES,
             }],

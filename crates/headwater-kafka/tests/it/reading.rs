@@ -65,7 +65,12 @@ fn fetched(session: i32, partition: Option<PartitionData>) -> FetchResponse {
 fn request(offset: i64, max_wait: Duration) -> FetchRequest {
     let topic_partition = TopicPartition::new("lines", 0);
     FetchRequest {
-        partitions: vec![FetchPartition { topic_partition, offset, max_bytes: 1000 }],
+        partitions: vec![FetchPartition {
+            topic_partition,
+            topic_id: None,
+            offset,
+            max_bytes: 1000,
+        }],
         max_wait,
         max_bytes: 1000,
         isolation: Isolation::ReadUncommitted,

@@ -47,12 +47,13 @@ use super::waits::Waits;
 use crate::facts::StandingShare;
 use crate::query::{LocalTask, LocalTasks};
 use crate::task::{TaskState, TaskWatch};
+use crate::topics_check::TopicsError;
 use ending::Ending;
 use entry::TaskEntry;
 use global_side::Global;
 use grants::Grants;
 use leader_side::{Ends, Leading};
-use loops::{start_fetcher, start_follower, start_restorer};
+use loops::{start_fetcher, start_follower, start_restorer, watch_topics};
 use task_side::send;
 use thread_side::ThreadHandle;
 
@@ -151,6 +152,8 @@ enum Event {
     Limits(Vec<(TaskId, TopicPartition, i64)>),
     Purged,
     Cleaned(Vec<TaskId>),
+    /// The topics do not fit any more.
+    Topics(Box<TopicsError>),
     /// The transactions of these ids are ended, or end by themselves.
     Fenced(BTreeSet<String>),
 }
@@ -332,6 +335,7 @@ impl Coordinator {
     /// Runs the instance to its end. Dropping the future is a crash.
     pub(super) async fn run(mut self, mut hears: Hears, held: BTreeMap<TaskId, Option<u64>>) {
         self.held = held;
+        watch_topics(&self.shared, &mut self.jobs, self.events.clone());
         for thread in 0..self.shared.config.num_stream_threads {
             let handle = self.start_thread(thread, 0);
             self.threads.push(handle);
@@ -391,6 +395,7 @@ impl Coordinator {
                     self.held.remove(&task);
                 }
             }
+            Event::Topics(source) => self.uncaught(None, InstanceError::Topics { source }),
             Event::Fenced(ids) => self.fencing.retain(|id| !ids.contains(id)),
         }
     }

@@ -153,6 +153,12 @@ pub enum InstanceError {
     /// The leader asked the whole application to stop, because a member's handler wanted it.
     #[error("the application was asked to stop by one of its instances")]
     ShutdownRequested,
+    /// Topics have changed so that the instance cannot go on.
+    #[error("the topics do not fit the topology any more")]
+    Topics {
+        /// What has become of them.
+        source: Box<TopicsError>,
+    },
     /// A part of the instance panicked.
     #[error("a part of the instance panicked; this is a bug")]
     JobPanicked,

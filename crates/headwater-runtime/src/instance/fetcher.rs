@@ -1,5 +1,6 @@
 //! The fetcher of an instance: one reader for the inputs of all its tasks.
 
+mod complaints;
 mod positions;
 mod released;
 
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_broker::{
-    Broker, BrokerError, Clock, FetchRequest, FetchedData, FetchedPartition, Isolation,
+    Broker, BrokerError, Clock, FetchRequest, FetchedData, FetchedPartition, Isolation, NextStep,
     TopicPartition,
 };
 use headwater_changelog::{Blocking, BlockingExt};
@@ -20,6 +21,7 @@ use super::memory::InstanceMemory;
 use super::reset::reset_offset;
 use crate::process::OffsetReset;
 use crate::worker::{FetchedInput, ToWorker};
+use complaints::{Complaint, Complaints};
 use positions::{Brought, Positions};
 
 pub(super) use positions::{Decoded, decode};
@@ -77,6 +79,9 @@ pub(super) struct FetchLimits {
     /// How long to wait with the next fetch after one that brought all there was
     /// (`fetch.pause.ms`).
     pub(super) pause: Duration,
+    /// An input that does not exist for so long is given up (`default.api.timeout.ms`): it may be made
+    /// anew, or a node may not have heard of it yet.
+    pub(super) missing_max: Duration,
     /// What of transactions is read.
     pub(super) isolation: Isolation,
 }
@@ -104,6 +109,7 @@ impl Fetcher {
     pub(super) async fn run(self, mut commands: mpsc::UnboundedReceiver<FetchCommand>) {
         let mut reader = self.broker.reader();
         let mut positions = Positions::new(self.limits);
+        let mut complaints = Complaints::default();
         let mut pause = Duration::ZERO;
         loop {
             self.make_room(&mut positions);
@@ -135,7 +141,8 @@ impl Fetcher {
                 None => {}
                 Some(Ok(answer)) => {
                     positions.note_answer(&request, &answer, self.clock.monotonic());
-                    pause = self.answered(&mut positions, &request, answer).await;
+                    let parts = (&mut positions, &mut complaints);
+                    pause = self.answered(parts, &request, answer).await;
                 }
                 Some(Err(error)) => {
                     tracing::warn!(%error, "cannot fetch, trying again");
@@ -163,11 +170,12 @@ impl Fetcher {
     /// Hands an answer to the threads, and says how long to wait before the next fetch.
     async fn answered(
         &self,
-        positions: &mut Positions,
+        (positions, complaints): (&mut Positions, &mut Complaints),
         request: &FetchRequest,
         answer: Vec<FetchedPartition>,
     ) -> Duration {
         let mut failed = false;
+        let mut passing = Vec::new();
         let mut fetched = Vec::with_capacity(answer.len());
         for FetchedPartition { topic_partition, outcome } in answer {
             let asked =
@@ -175,8 +183,16 @@ impl Fetcher {
             let Some(asked) = asked else { continue };
             match outcome {
                 Ok(data) => fetched.push((topic_partition, asked.offset, data)),
+                Err(error) if error.next_step() == NextStep::Retry => {
+                    passing.push((topic_partition, error));
+                }
                 Err(error) => failed |= self.failed(positions, topic_partition, error).await,
             }
+        }
+        failed |= !passing.is_empty();
+        if let Some(said) = complaints.about(&passing, self.clock.monotonic()) {
+            let Complaint { topic_partition, partitions, error } = said;
+            tracing::warn!(%topic_partition, partitions, %error, "cannot fetch, trying again");
         }
         let mut brought = Brought::default();
         let mut deliveries = Deliveries::default();
@@ -217,21 +233,28 @@ impl Fetcher {
         self.blocking.call(decode_all).await.unwrap_or_default()
     }
 
-    /// Deals with an error of one partition; true when it may pass by itself.
+    /// Deals with an error of one partition that the next try may not mend; true when it may pass all the
+    /// same.
     async fn failed(
         &self,
         positions: &mut Positions,
         topic_partition: TopicPartition,
         error: BrokerError,
     ) -> bool {
-        use headwater_broker::NextStep;
-        match error.next_step() {
-            NextStep::Retry => {
-                tracing::warn!(%topic_partition, %error, "cannot fetch, trying again");
-                true
+        if matches!(error, BrokerError::UnknownTopic { .. } | BrokerError::UnknownPartition { .. })
+        {
+            let missing_for = positions.missing_for(&topic_partition, self.clock.monotonic());
+            if missing_for < self.limits.missing_max {
+                if missing_for.is_zero() {
+                    tracing::warn!(%topic_partition, %error, "an input is missing; it is waited for");
+                }
+                return true;
             }
+        }
+        match error.next_step() {
             NextStep::ResetOffset => self.reset(positions, topic_partition, &error).await,
-            NextStep::Rejoin
+            NextStep::Retry
+            | NextStep::Rejoin
             | NextStep::Abort
             | NextStep::Fenced
             | NextStep::ReplaceWriter
@@ -255,6 +278,7 @@ impl Fetcher {
             Ok(Some(offset)) => {
                 tracing::warn!(%topic_partition, %error, offset, "the offset is reset");
                 let decoded = Decoded {
+                    topic_id: None,
                     batches: Vec::new(),
                     bytes: 0,
                     next_offset: offset,
@@ -303,7 +327,7 @@ impl Deliveries {
         let Some((task, offset, thread)) = positions.advance(&topic_partition, &decoded) else {
             return;
         };
-        let Decoded { batches, bytes, next_offset, end_offset } = decoded;
+        let Decoded { batches, bytes, next_offset, end_offset, .. } = decoded;
         let fetched =
             FetchedInput { task, topic_partition, batches, bytes, offset, next_offset, end_offset };
         match self.0.iter_mut().find(|(known, _)| known.same_channel(thread)) {

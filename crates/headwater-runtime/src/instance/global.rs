@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use headwater_broker::{
     BrokerError, FetchPartition, FetchRequest, FetchedPartition, Isolation, ListedOffset,
-    LogReader, NextStep, OffsetQuery, OffsetSpec, TopicPartition,
+    LogReader, NextStep, OffsetQuery, OffsetSpec, TopicId, TopicPartition,
 };
 use headwater_changelog::{BlockingExt, RestoreListener, tombstone_retention_ms};
 use headwater_records::RecordsError;
@@ -133,6 +133,8 @@ struct Keeper {
     restores: Vec<Restore>,
     /// When it was last noted that everything has been read; `None` before the first time.
     complete_since: Option<Duration>,
+    /// What the positions are of: under another topic of that name they mean nothing.
+    topic_ids: BTreeMap<TopicPartition, TopicId>,
 }
 
 /// A partition that is being restored.
@@ -195,7 +197,14 @@ async fn open(
     let state = set_up(shared, plan, opened, ends, watch).await?;
     tracing::info!(task = %id, "the global stores are read");
     let shared = Arc::clone(shared);
-    Ok(Keeper { shared, listener, state: Some(state), restores, complete_since: None })
+    Ok(Keeper {
+        shared,
+        listener,
+        state: Some(state),
+        restores,
+        complete_since: None,
+        topic_ids: BTreeMap::new(),
+    })
 }
 
 async fn set_up(
@@ -331,6 +340,7 @@ impl Keeper {
     fn request(&self) -> FetchRequest {
         let partitions = self.state().positions().map(|(topic_partition, offset)| FetchPartition {
             topic_partition: topic_partition.clone(),
+            topic_id: self.topic_ids.get(topic_partition).copied(),
             offset,
             max_bytes: PARTITION_BYTES,
         });
@@ -361,8 +371,8 @@ impl Keeper {
                     tracing::warn!(%topic_partition, %error, "cannot fetch, trying again");
                     failed = true;
                 }
-                // An offset that is not in the log any more too: the store is read anew at the next
-                // start, as in Kafka Streams.
+                // An offset that is not in the log any more too, or of a topic that was made anew: the
+                // store is read anew at the next start, as in Kafka Streams.
                 Err(error) => {
                     return Err(GlobalError::Read { topic_partition, source: Box::new(error) });
                 }
@@ -399,7 +409,11 @@ impl Keeper {
                 let topic_partition = topic_partition.clone();
                 GlobalError::Damaged { topic_partition, source }
             };
-            let Decoded { batches, next_offset, end_offset, .. } = decoded.map_err(damaged)?;
+            let decoded = decoded.map_err(damaged)?;
+            let Decoded { topic_id, batches, next_offset, end_offset, .. } = decoded;
+            if let Some(topic_id) = topic_id {
+                self.topic_ids.insert(topic_partition.clone(), topic_id);
+            }
             has_data |= next_offset > offset;
             has_more |= next_offset < end_offset;
             self.tell_read(&topic_partition, &batches, next_offset);

@@ -15,6 +15,7 @@ use super::assignor::ChosenAssignor;
 use super::global::GlobalPlan;
 use super::memory::InstanceMemory;
 use super::plan::Changelogs;
+use super::topics_watch::TopicsWatch;
 use crate::config::StreamsConfig;
 use crate::process::{Handlers, Program};
 use crate::state_dir::StateDirectory;
@@ -41,6 +42,7 @@ pub(super) struct Shared {
     pub(super) global: Option<GlobalPlan>,
     pub(super) tasks: TaskPlan,
     pub(super) changelogs: Changelogs,
+    pub(super) topics_watch: TopicsWatch,
     pub(super) partition_counts: Arc<BTreeMap<TopicName, i32>>,
     /// The largest batches that output topics take.
     pub(super) message_bytes: Arc<BTreeMap<TopicName, usize>>,

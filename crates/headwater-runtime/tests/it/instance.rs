@@ -21,3 +21,4 @@ mod restores;
 mod rounds;
 mod settings;
 mod standbys;
+mod topics;

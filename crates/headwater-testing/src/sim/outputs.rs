@@ -81,6 +81,7 @@ pub(crate) async fn read_committed(
         let request = FetchRequest {
             partitions: vec![FetchPartition {
                 topic_partition: at.clone(),
+                topic_id: None,
                 offset,
                 max_bytes: FETCH_BYTES,
             }],

@@ -18,6 +18,7 @@ async fn stretches() -> [Stretch; 2] {
     }
     let asked = |partition: i32| FetchPartition {
         topic_partition: topic_partition(partition),
+        topic_id: None,
         offset: i64::from(partition),
         max_bytes: 1000,
     };

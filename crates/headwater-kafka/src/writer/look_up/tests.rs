@@ -72,6 +72,7 @@ impl LogReader for Log {
         } else {
             let next = self.batches.iter().find(|(end, _)| *end > wanted.offset);
             Ok(FetchedData {
+                topic_id: None,
                 batches: next.map(|(_, batch)| batch.clone()).unwrap_or_default(),
                 aborted: Vec::new(),
                 log_start_offset: self.start,

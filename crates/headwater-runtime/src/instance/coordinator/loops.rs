@@ -1,4 +1,5 @@
-//! The loops that work for the coordinator, all tasks in one of each: fetching, restoring, following.
+//! The loops that work for the coordinator, all tasks in one of each: fetching, restoring, following,
+//! and looking after the topics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use headwater_topology::TaskId;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::Event;
+use super::task_side::send;
 use crate::instance::fetcher::{FetchCommand, FetchFailure, FetchLimits, Fetcher, Released};
 use crate::instance::shared::Shared;
 use crate::instance::uncaught::Hooks;
@@ -34,6 +37,7 @@ pub(super) fn start_fetcher(
             max_wait: Duration::from_millis(config.fetch_max_wait_ms),
             left_out_max: Duration::from_millis(config.poll_ms),
             pause: Duration::from_millis(config.fetch_pause_ms),
+            missing_max: Duration::from_millis(config.default_api_timeout_ms),
             isolation: config.isolation(),
         },
         released: Arc::clone(released),
@@ -43,6 +47,19 @@ pub(super) fn start_fetcher(
     let (commands, told) = mpsc::unbounded_channel();
     jobs.spawn(fetcher.run(told));
     commands
+}
+
+pub(super) fn watch_topics(
+    shared: &Arc<Shared>,
+    jobs: &mut JoinSet<()>,
+    events: mpsc::UnboundedSender<Event>,
+) {
+    let interval = Duration::from_millis(shared.config.metadata_max_age_ms);
+    let shared = Arc::clone(shared);
+    jobs.spawn(async move {
+        let error = shared.topics_watch.run(&*shared.broker, interval).await;
+        send(&events, Event::Topics(Box::new(error)));
+    });
 }
 
 /// Bytes of one fetch of the restore loop, and of what may wait to be applied for one task.

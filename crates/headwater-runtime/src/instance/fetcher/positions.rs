@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use headwater_broker::{
-    FetchPartition, FetchRequest, FetchedData, FetchedPartition, Isolation, TopicPartition,
+    FetchPartition, FetchRequest, FetchedData, FetchedPartition, Isolation, TopicId, TopicPartition,
 };
 use headwater_changelog::CommittedFilter;
 use headwater_records::{BatchRecords, Batches, RecordsError};
@@ -28,6 +28,8 @@ pub(super) struct Positions {
 #[derive(Debug)]
 struct Position {
     input: FetchInput,
+    /// What the offset is of. Under another topic of that name it means nothing.
+    topic_id: Option<TopicId>,
     /// Bytes that the thread has not let go of.
     buffered: usize,
     /// The first batch did not fit into the limit of one partition.
@@ -35,11 +37,14 @@ struct Position {
     given_up: bool,
     /// Since when it has been left out of answers, because others had news all the time.
     left_out_since: Option<Duration>,
+    /// Since when there has been no such partition.
+    missing_since: Option<Duration>,
 }
 
 /// What came out of a fetch of one partition.
 #[derive(Debug)]
 pub(in crate::instance) struct Decoded {
+    pub(in crate::instance) topic_id: Option<TopicId>,
     pub(in crate::instance) batches: Vec<BatchRecords>,
     /// What the batches pin.
     pub(super) bytes: usize,
@@ -79,10 +84,12 @@ impl Positions {
                 let fetch_bytes = self.limits.partition_fetch_bytes;
                 let position = Position {
                     input,
+                    topic_id: None,
                     buffered: 0,
                     fetch_bytes,
                     given_up: false,
                     left_out_since: None,
+                    missing_since: None,
                 };
                 self.inputs.insert(topic_partition, position);
                 self.wait = Self::first_wait(self.limits);
@@ -141,6 +148,7 @@ impl Positions {
                 .filter(|position| !any_stale || is_stale(position))
                 .map(|position| FetchPartition {
                     topic_partition: position.input.topic_partition.clone(),
+                    topic_id: position.topic_id,
                     offset: position.input.offset,
                     max_bytes: position.fetch_bytes,
                 })
@@ -199,6 +207,8 @@ impl Positions {
             self.limits.partition_fetch_bytes
         };
         let began = std::mem::replace(&mut position.input.offset, decoded.next_offset);
+        position.topic_id = decoded.topic_id;
+        position.missing_since = None;
         position.buffered += decoded.bytes;
         Some((position.input.task, began, &position.input.thread))
     }
@@ -206,6 +216,16 @@ impl Positions {
     /// The reset policy of an input.
     pub(super) fn reset_of(&self, topic_partition: &TopicPartition) -> Option<OffsetReset> {
         self.inputs.get(topic_partition).map(|position| position.input.reset)
+    }
+
+    /// Takes note that there is no such partition, and says for how long.
+    pub(super) fn missing_for(
+        &mut self,
+        topic_partition: &TopicPartition,
+        now: Duration,
+    ) -> Duration {
+        let Some(position) = self.inputs.get_mut(topic_partition) else { return Duration::ZERO };
+        now.saturating_sub(*position.missing_since.get_or_insert(now))
     }
 
     /// Does not ask for an input any more, and says whose it is.
@@ -232,6 +252,7 @@ pub(in crate::instance) fn decode(
 ) -> Result<Decoded, RecordsError> {
     let mut filter = CommittedFilter::new(data.aborted);
     let mut decoded = Decoded {
+        topic_id: data.topic_id,
         batches: Vec::new(),
         bytes: data.batches.len(),
         next_offset: offset,
@@ -264,8 +285,11 @@ mod tests {
     use headwater_records::{
         BatchBuilder, Compression, ControlKind, Record, control_batch, set_base_offset,
     };
+    use uuid::Uuid;
 
     use super::*;
+
+    const TOPIC: TopicId = TopicId(Uuid::from_u128(1));
 
     fn positions(partitions: i32) -> Positions {
         let limits = FetchLimits {
@@ -275,6 +299,7 @@ mod tests {
             max_wait: Duration::from_millis(500),
             left_out_max: Duration::from_millis(100),
             pause: Duration::from_millis(3),
+            missing_max: Duration::from_mins(1),
             isolation: Isolation::ReadUncommitted,
         };
         let mut positions = Positions::new(limits);
@@ -301,7 +326,8 @@ mod tests {
     }
 
     fn fetched(positions: &mut Positions, partition: i32, bytes: usize, next_offset: i64) {
-        let decoded = Decoded { batches: Vec::new(), bytes, next_offset, end_offset: 99 };
+        let (topic_id, batches) = (Some(TOPIC), Vec::new());
+        let decoded = Decoded { topic_id, batches, bytes, next_offset, end_offset: 99 };
         positions.advance(&TopicPartition::new("in", partition), &decoded).unwrap();
     }
 
@@ -325,6 +351,7 @@ mod tests {
         let mut positions = positions(3);
         let answer = |partition| {
             let outcome = Ok(FetchedData {
+                topic_id: None,
                 batches: Bytes::new(),
                 aborted: Vec::new(),
                 log_start_offset: 0,
@@ -356,7 +383,8 @@ mod tests {
         let mut check = |answer: &[(usize, i64, i64)], pause, next_wait| {
             let mut brought = Brought::default();
             for &(bytes, next_offset, end_offset) in answer {
-                brought.add(&Decoded { batches: Vec::new(), bytes, next_offset, end_offset });
+                let (topic_id, batches) = (None, Vec::new());
+                brought.add(&Decoded { topic_id, batches, bytes, next_offset, end_offset });
             }
             let paused = positions.pause_after(brought);
             let wait = positions.request(Duration::ZERO).max_wait;
@@ -387,6 +415,27 @@ mod tests {
     }
 
     #[test]
+    fn an_offset_is_of_the_topic_that_it_was_read_of() {
+        let of = |positions: &Positions| positions.request(Duration::ZERO).partitions[0].topic_id;
+        let mut positions = positions(1);
+        assert_eq!(of(&positions), None, "nobody has told of which topic the first offset is");
+        fetched(&mut positions, 0, 0, 11);
+        assert_eq!(of(&positions), Some(TOPIC));
+    }
+
+    #[test]
+    fn how_long_a_partition_is_missing_is_counted_until_it_is_there() {
+        let mut positions = positions(1);
+        let partition = TopicPartition::new("in", 0);
+        for (now, expected) in [(50, 0), (80, 30), (100, 50)] {
+            assert_eq!(positions.missing_for(&partition, at(now)), at(expected), "at {now} ms");
+        }
+        fetched(&mut positions, 0, 0, 10);
+        assert_eq!(positions.missing_for(&partition, at(200)), at(0));
+        assert_eq!(positions.missing_for(&TopicPartition::new("in", 9), at(200)), at(0));
+    }
+
+    #[test]
     fn inputs_of_a_removed_task_and_those_given_up_are_not_asked_for() {
         let mut positions = positions(3);
         assert!(positions.apply(FetchCommand::Remove(TaskId::new(0, 1))));
@@ -411,6 +460,7 @@ mod tests {
         batches.extend_from_slice(&marker);
         let size = batches.len();
         let data = FetchedData {
+            topic_id: None,
             batches: batches.into(),
             aborted: Vec::new(),
             log_start_offset: 0,

@@ -309,6 +309,7 @@ impl World {
         loop {
             let partition = FetchPartition {
                 topic_partition: topic_partition.clone(),
+                topic_id: None,
                 offset,
                 max_bytes: 1 << 20,
             };

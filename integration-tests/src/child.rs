@@ -1,5 +1,6 @@
 //! The job in a process of its own, so that it can be killed.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -44,8 +45,33 @@ impl Child {
     /// # Errors
     /// When the program cannot be started.
     pub fn start(program: &Path, options: &JobOptions) -> anyhow::Result<Self> {
+        Self::run(Command::new(program), options, program)
+    }
+
+    /// As [`start`](Self::start), after a shell has carried these commands out, which limit the process
+    /// (`ulimit`). What it logs, warnings and errors, goes to a file.
+    ///
+    /// # Errors
+    /// When the shell or the program cannot be started.
+    pub fn start_limited(
+        program: &Path,
+        options: &JobOptions,
+        limits: &str,
+        log: &Path,
+    ) -> anyhow::Result<Self> {
+        let mut shell = Command::new("sh");
+        let log = File::create(log).with_context(|| format!("cannot make {}", log.display()))?;
+        shell
+            .args(["-c", &format!("{limits}; exec \"$@\""), "sh"])
+            .arg(program)
+            .envs([("RUST_LOG", "warn"), ("NO_COLOR", "1")])
+            .stderr(log);
+        Self::run(shell, options, program)
+    }
+
+    fn run(mut command: Command, options: &JobOptions, program: &Path) -> anyhow::Result<Self> {
         let bootstrap = options.bootstrap.iter().flat_map(|servers| ["--bootstrap", servers]);
-        let mut process = Command::new(program)
+        let mut process = command
             .arg("run")
             .args(["--application", &options.application])
             .args(bootstrap)

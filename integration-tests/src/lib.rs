@@ -86,6 +86,8 @@ mod documents {
     mod capacity {}
     #[doc = include_str!("../../docs/book/src/what-happens-when.md")]
     mod what_happens_when {}
+    #[doc = include_str!("../../docs/book/src/faults.md")]
+    mod faults {}
     #[doc = include_str!("../../docs/book/src/before-going-live.md")]
     mod before_going_live {}
     #[doc = include_str!("../../docs/book/src/standbys.md")]

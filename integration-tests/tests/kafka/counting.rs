@@ -1,8 +1,10 @@
 //! The word count as a process of its own, and what the witness sees of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use integration_tests::fleet::OutputWatch;
 use integration_tests::{Child, ChildReport, Expected, JobOptions, PARTITIONS, shipped_lines};
 use tempfile::TempDir;
 
@@ -77,6 +79,14 @@ impl Counting {
         Child::start(program.as_ref(), &self.options).unwrap()
     }
 
+    /// Starts the job after a shell has carried out these commands, and tells where its log is.
+    pub(crate) fn start_limited(&self, limits: &str) -> (Child, PathBuf) {
+        let program = env!("CARGO_BIN_EXE_word-count-trial");
+        let log = self.options.data_dir.join("log");
+        let child = Child::start_limited(program.as_ref(), &self.options, limits, &log);
+        (child.unwrap(), log)
+    }
+
     /// Starts the job, and `kill -9`s it after a while; answers whether it was still at work.
     pub(crate) async fn live_for(&self, life: Duration) -> bool {
         let mut child = self.start();
@@ -136,6 +146,18 @@ impl Counting {
         let witness = Witness::connect(bootstrap).await;
         witness.for_each(&self.options.counts(), PARTITIONS, &mut each).await;
         counts
+    }
+
+    /// The last committed count of each word.
+    pub(crate) async fn committed_counts(&self) -> BTreeMap<String, i64> {
+        let broker = self.options.broker().await.unwrap();
+        let output = OutputWatch::start(broker, &self.options.counts(), PARTITIONS, true);
+        let total = self.words().cast_unsigned();
+        let all = output.until("all are there", ASK_LIMIT, |output| output.records >= total).await;
+        all.unwrap();
+        let output = output.output();
+        assert_eq!(output.records, total, "each word came once");
+        output.counts
     }
 
     /// No word is lost, none invented; how much was counted twice.

@@ -6,11 +6,14 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of it is test code, helpers too")]
 
+mod application;
 mod counting;
 mod environment;
 mod faults;
 mod fleet;
 mod java;
+mod logs;
 mod proxy;
+mod raw;
 mod shared;
 mod witness;

@@ -1,14 +1,19 @@
 //! A proxy before a cluster: what clients say goes through it, and can be lost or late.
 //!
 //! Clients go where the cluster's answers send them, so the proxy puts itself into these: each
-//! node gets a port of the proxy's.
+//! node gets a port of the proxy's. What befalls single requests is a [`Disturbance`], what befalls
+//! connections is the [`Weather`].
+
+mod weather;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use headwater_broker::TopicPartition;
 use headwater_broker::contract::{Disturbance, Trouble};
 use kafka_protocol::messages::{
@@ -16,17 +21,21 @@ use kafka_protocol::messages::{
     ResponseHeader,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, StrBytes};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::AsyncReadExt;
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
 use uuid::Uuid;
+use weather::{FrameSender, Line};
+
+pub(crate) use weather::Weather;
 
 /// A proxy, for as long as something is connected to it.
 #[derive(Clone)]
 pub(crate) struct Proxy {
     shared: Arc<Shared>,
-    address: String,
+    bootstrap: Arc<Port>,
 }
 
 #[derive(Default)]
@@ -37,7 +46,21 @@ struct Shared {
     counts: Mutex<HashMap<TopicPartition, u64>>,
     topics: Mutex<HashMap<Uuid, String>>,
     /// Our port for each of the cluster's addresses.
-    ports: tokio::sync::Mutex<BTreeMap<String, u16>>,
+    ports: Mutex<BTreeMap<String, Port>>,
+    weather: watch::Sender<Weather>,
+    connections: AtomicUsize,
+}
+
+/// A port of ours. Dropped, it is closed, and all that have come to it are cut off.
+struct Port {
+    number: u16,
+    listener: JoinHandle<()>,
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.listener.abort();
+    }
 }
 
 /// A request whose answer is on its way.
@@ -52,13 +75,24 @@ impl Proxy {
     /// A proxy before the cluster with this bootstrap server.
     pub(crate) async fn before(bootstrap: &str) -> Self {
         let shared = Arc::new(Shared::default());
-        let port = shared.port_for(bootstrap).await.unwrap();
-        Self { shared, address: format!("127.0.0.1:{port}") }
+        let port = shared.open(bootstrap).await.unwrap();
+        Self { shared, bootstrap: Arc::new(port) }
     }
 
     /// Where clients find it.
-    pub(crate) fn address(&self) -> &str {
-        &self.address
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.bootstrap.number)
+    }
+
+    /// Changes what connections live through, those of now included.
+    pub(crate) fn weather(&self, weather: Weather) {
+        self.shared.weather.send_replace(weather);
+    }
+
+    /// All nodes get other addresses, and are not at those of before any more. Only the bootstrap address
+    /// stays.
+    pub(crate) fn move_nodes(&self) {
+        self.shared.ports.lock().unwrap().clear();
     }
 
     /// From now on these go wrong, and no earlier order counts.
@@ -69,51 +103,75 @@ impl Proxy {
 }
 
 impl Shared {
-    fn port_for<'a>(
-        self: &'a Arc<Self>,
-        address: &'a str,
-    ) -> std::pin::Pin<Box<dyn Future<Output = io::Result<u16>> + Send + 'a>> {
-        Box::pin(async move {
-            let mut ports = self.ports.lock().await;
-            if let Some(port) = ports.get(address) {
-                return Ok(*port);
+    /// Our port for an address of the cluster's.
+    async fn port_for(self: &Arc<Self>, address: &str) -> io::Result<u16> {
+        if let Some(port) = self.ports.lock().unwrap().get(address) {
+            return Ok(port.number);
+        }
+        let port = self.open(address).await?;
+        // Somebody else may have been faster.
+        Ok(self.ports.lock().unwrap().entry(address.to_owned()).or_insert(port).number)
+    }
+
+    async fn open(self: &Arc<Self>, address: &str) -> io::Result<Port> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let number = listener.local_addr()?.port();
+        let listener = tokio::spawn(listen(listener, Arc::downgrade(self), address.to_owned()));
+        Ok(Port { number, listener })
+    }
+
+    /// A connection, until the weather ends it.
+    async fn serve(self: Arc<Self>, client: TcpStream, address: &str) {
+        let mut weather = self.weather.subscribe();
+        let conversation = async {
+            if let Ok(server) = TcpStream::connect(address).await {
+                self.connect(client, server).await;
             }
-            let listener = TcpListener::bind("127.0.0.1:0").await?;
-            let port = listener.local_addr()?.port();
-            ports.insert(address.to_owned(), port);
-            let (shared, address) = (Arc::downgrade(self), address.to_owned());
-            tokio::spawn(async move {
-                while let Ok((client, _)) = listener.accept().await {
-                    let Some(shared) = shared.upgrade() else { return };
-                    let address = address.clone();
-                    tokio::spawn(async move {
-                        if let Ok(server) = TcpStream::connect(&address).await {
-                            shared.connect(client, server).await;
-                        }
-                    });
-                }
-            });
-            Ok(port)
-        })
+        };
+        let mut conversation = pin!(conversation);
+        let ends = |weather: &Weather| matches!(weather, Weather::Gone | Weather::Silent);
+        let end = async { weather.wait_for(ends).await.map(|weather| *weather) };
+        let end = tokio::select! {
+            biased;
+            end = end => end,
+            () = &mut conversation => return,
+        };
+        // One that has fallen silent stays open, and nothing comes through any more.
+        if end.is_ok_and(|weather| weather == Weather::Silent) {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Passes on what both sides say, until one of them or a disturbance ends it.
-    async fn connect(self: Arc<Self>, client: TcpStream, server: TcpStream) {
+    async fn connect(self: &Arc<Self>, client: TcpStream, server: TcpStream) {
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
         let asked = Mutex::new(VecDeque::new());
-        let (frames, to_be_sent) = mpsc::unbounded_channel();
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
+        let (requests, to_server) = Line::new(to_server, &self.weather, number);
+        let (answers, to_client) = Line::new(to_client, &self.weather, number);
+        let passed_on = async {
+            drop(to_server.run().await);
+            // The client is gone; its answers may still come.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        };
+        let answered = async {
+            drop(self.take_answers(from_server, answers, &asked).await);
+            // What was taken before is still on its way.
+            std::future::pending::<()>().await;
+        };
         tokio::select! {
-            _ = self.take_requests(from_client, frames, &asked) => {}
-            _ = self.take_answers(from_server, to_client, &asked) => {}
-            _ = send_frames(to_server, to_be_sent) => {}
+            _ = self.take_requests(from_client, requests, &asked) => {}
+            () = answered => {}
+            () = passed_on => {}
+            _ = to_client.run() => {}
         }
     }
 
     async fn take_requests(
         &self,
         mut from_client: OwnedReadHalf,
-        frames: mpsc::UnboundedSender<Bytes>,
+        requests: FrameSender,
         asked: &Mutex<VecDeque<Asked>>,
     ) -> io::Result<()> {
         loop {
@@ -132,13 +190,13 @@ impl Shared {
             let answer_is_lost = trouble == Some(Trouble::LostAnswer);
             asked.lock().unwrap().push_back(Asked { correlation_id, key, version, answer_is_lost });
             if let Some(Trouble::Delay(delay)) = trouble {
-                let frames = frames.clone();
+                let requests = requests.clone();
                 tokio::spawn(async move {
                     tokio::time::sleep(delay).await;
-                    drop(frames.send(frame));
+                    requests.send(frame);
                 });
             } else {
-                drop(frames.send(frame));
+                requests.send(frame);
             }
         }
     }
@@ -177,7 +235,7 @@ impl Shared {
     async fn take_answers(
         self: &Arc<Self>,
         mut from_server: OwnedReadHalf,
-        mut to_client: OwnedWriteHalf,
+        to_client: FrameSender,
         asked: &Mutex<VecDeque<Asked>>,
     ) -> io::Result<()> {
         let mut answers = HashMap::new();
@@ -198,7 +256,7 @@ impl Shared {
                 }
                 let answer = answers.remove(&next.correlation_id).unwrap();
                 let answer = self.rewritten(answer, next.key, next.version).await?;
-                write_frame(&mut to_client, &answer).await?;
+                to_client.send(answer);
             }
         }
     }
@@ -255,21 +313,20 @@ async fn read_frame(from: &mut OwnedReadHalf) -> io::Result<Bytes> {
     Ok(frame.into())
 }
 
-async fn write_frame(to: &mut OwnedWriteHalf, frame: &Bytes) -> io::Result<()> {
-    let mut bytes = BytesMut::with_capacity(frame.len() + 4);
-    bytes.put_u32(frame.len().try_into().unwrap());
-    bytes.put_slice(frame);
-    to.write_all(&bytes).await
-}
-
-async fn send_frames(
-    mut to_server: OwnedWriteHalf,
-    mut frames: mpsc::UnboundedReceiver<Bytes>,
-) -> io::Result<()> {
-    while let Some(frame) = frames.recv().await {
-        write_frame(&mut to_server, &frame).await?;
-    }
-    // The client is gone; its answers may still come.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    Ok(())
+/// Takes connections to a port, as long as somebody uses the proxy.
+fn listen(
+    listener: TcpListener,
+    shared: Weak<Shared>,
+    address: String,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    // An answer over a connection may open the next port: without the box its type would be without end.
+    Box::pin(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((client, _)) = listener.accept().await {
+            let Some(shared) = shared.upgrade() else { return };
+            let address = address.clone();
+            connections.spawn(async move { shared.serve(client, &address).await });
+            while connections.try_join_next().is_some() {}
+        }
+    })
 }

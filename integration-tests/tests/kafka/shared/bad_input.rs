@@ -9,6 +9,7 @@ use headwater::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
+use crate::application::whole;
 use crate::environment::{bootstrap, unique};
 use crate::witness::{Seen, Witness};
 
@@ -67,12 +68,6 @@ async fn somebody_listens_and_says_nothing() {
         while stream.read(&mut request).await.is_ok_and(|read| read > 0) {}
     });
     refused(&address.await).await;
-}
-
-/// An error with everything behind it.
-fn whole(error: &(dyn std::error::Error + 'static)) -> String {
-    let chain = std::iter::successors(Some(error), |error| error.source());
-    chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 async fn kafka() -> Arc<Kafka> {

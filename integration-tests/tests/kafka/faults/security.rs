@@ -132,6 +132,14 @@ fn check_refusal(refused: Result<Kafka, BrokerError>, part: &str) {
     }
 }
 
+/// By another name than that in the certificate nobody is told the secret.
+async fn check_name(properties: &str, protocol: &str) {
+    if protocol == "SASL_SSL" {
+        let by_address = connect(&properties.replace("localhost", "127.0.0.1")).await;
+        check_refusal(by_address, "not valid for name \"127.0.0.1\"");
+    }
+}
+
 fn jaas(module: &str, password: &str) -> String {
     format!("org.x.{module} required username=\"alice\" password=\"{password}\";")
 }
@@ -155,6 +163,7 @@ async fn each_mechanism_lets_in_who_knows_the_secret_and_nobody_else() {
             let kafka = connect(&file("alice-secret")).await;
             kafka.unwrap_or_else(|error| panic!("{protocol} {mechanism}: {error}"));
             check_refusal(connect(&file("hidden")).await, "Authentication failed");
+            check_name(&file("alice-secret"), protocol).await;
         }
         let file = |lifetime: &str| {
             let module = "OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=alice";
@@ -164,6 +173,7 @@ async fn each_mechanism_lets_in_who_knows_the_secret_and_nobody_else() {
         };
         connect(&file("60")).await.unwrap_or_else(|error| panic!("{protocol}: {error}"));
         check_refusal(connect(&file("0")).await, "OAUTHBEARER");
+        check_name(&file("60"), protocol).await;
         // Without saying who it is.
         let silent = protocol.replace("SASL_PLAINTEXT", "PLAINTEXT").replace("SASL_SSL", "SSL");
         connect(&properties(&servers, &silent, tls)).await.expect_err("not let in");

@@ -410,6 +410,15 @@ impl BrokerError {
         }
     }
 
+    /// The topic that does not exist, or has not as many partitions.
+    pub const fn missing_topic(&self) -> Option<&TopicName> {
+        match self {
+            Self::UnknownTopic { topic } => Some(topic),
+            Self::UnknownPartition { topic_partition } => Some(&topic_partition.topic),
+            _ => None,
+        }
+    }
+
     /// Whether a leader has found records of a batch that it does not take, before it has written
     /// anything.
     pub const fn is_refusal(&self) -> bool {

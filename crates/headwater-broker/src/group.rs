@@ -129,6 +129,10 @@ pub trait Membership: fmt::Debug + Send {
     /// Starts to join, or to join again, with these facts. The result comes as an event.
     fn join(&mut self, facts: Bytes);
 
+    /// What the group reads from now on, in place of [`GroupOptions::topics`]. The broker hears of it
+    /// with the next [`join`](Self::join).
+    fn subscribe(&mut self, topics: Vec<TopicName>);
+
     /// Answers [`GroupEvent::PlanWanted`].
     fn plan(&mut self, assignments: Vec<MemberAssignment>);
 

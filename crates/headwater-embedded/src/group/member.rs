@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use headwater_broker::{
     BrokerError, Grant, GroupEvent, GroupOptions, MemberAssignment, MemberId, Membership, NextStep,
+    TopicName,
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -203,6 +204,9 @@ impl Membership for EmbeddedMembership {
         self.status = Status::Entering;
         self.in_flight = Some(Box::pin(async move { Answer::Join(calls.join(facts).await) }));
     }
+
+    /// This broker keeps all committed offsets for ever, and need not know.
+    fn subscribe(&mut self, _: Vec<TopicName>) {}
 
     fn plan(&mut self, assignments: Vec<MemberAssignment>) {
         // A plan for a round that is over has nobody to go to.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use headwater_broker::{
-    BrokerError, Grant, GroupOptions, JoinedMember, MemberAssignment, MemberId, NextStep,
+    BrokerError, Grant, GroupOptions, JoinedMember, MemberAssignment, MemberId, NextStep, TopicName,
 };
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
@@ -43,12 +43,20 @@ pub(super) struct Calls {
     /// For joins and syncs.
     waiting: Client,
     group: Arc<GroupOptions>,
+    /// What the group reads.
+    topics: Arc<[TopicName]>,
 }
 
 impl Calls {
     pub(super) fn new(client: Client, group: Arc<GroupOptions>) -> Self {
         let waiting = client.apart();
-        Self { client, waiting, group }
+        let topics = group.topics.clone().into();
+        Self { client, waiting, group, topics }
+    }
+
+    /// From the next join on the group reads these topics.
+    pub(super) fn subscribe(&mut self, topics: Vec<TopicName>) {
+        self.topics = topics.into();
     }
 
     /// Leaves what waits at the coordinator to itself: it is taken back by the next join.
@@ -99,7 +107,7 @@ impl Calls {
             self.check_static(version, 5)?;
             let protocol = JoinGroupRequestProtocol::default()
                 .with_name(wire_text(&group.protocol))
-                .with_metadata(consumer::subscription(&group.topics, facts));
+                .with_metadata(consumer::subscription(&self.topics, facts));
             Ok(JoinGroupRequest::default()
                 .with_group_id(wire_text(group.group.as_str()).into())
                 .with_session_timeout_ms(millis(group.session_timeout))

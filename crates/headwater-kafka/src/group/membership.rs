@@ -10,7 +10,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use headwater_broker::{BrokerError, GroupEvent, GroupOptions, MemberAssignment, Membership};
+use headwater_broker::{
+    BrokerError, GroupEvent, GroupOptions, MemberAssignment, Membership, TopicName,
+};
 use tokio::time::Instant;
 
 use super::calls::Calls;
@@ -87,6 +89,10 @@ impl Membership for KafkaMembership {
     fn join(&mut self, facts: Bytes) {
         self.machine.join(facts);
         self.drop_what_is_stale();
+    }
+
+    fn subscribe(&mut self, topics: Vec<TopicName>) {
+        self.calls.subscribe(topics);
     }
 
     fn plan(&mut self, assignments: Vec<MemberAssignment>) {

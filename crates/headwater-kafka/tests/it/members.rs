@@ -165,6 +165,28 @@ async fn refusals_say_what_stands_in_the_way() {
 }
 
 #[tokio::test]
+async fn the_broker_hears_what_the_group_reads_with_the_next_join() {
+    let (heard, hear) = std::sync::mpsc::channel();
+    let peer = coordinator(move |asked| {
+        if asked.key == ApiKey::JoinGroup {
+            let request = asked.request::<JoinGroupRequest>();
+            let mut bytes = request.protocols[0].metadata.slice(2..);
+            let said = ConsumerProtocolSubscription::decode(&mut bytes, 0).unwrap();
+            heard.send(said.topics.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap();
+        }
+        None
+    })
+    .await;
+    let mut member = member(&peer).await;
+    enter(&mut *member).await.unwrap();
+    member.subscribe(vec!["lines".into(), "more".into()]);
+    enter(&mut *member).await.unwrap();
+    let topics: Vec<String> = hear.try_iter().map(|topics| topics.join(" ")).collect();
+    // The first join asks for a member id.
+    assert_eq!(topics, ["lines", "lines", "lines more"]);
+}
+
+#[tokio::test]
 async fn answers_without_sense_name_the_coordinator() {
     let check = async |change: fn(JoinGroupResponse) -> JoinGroupResponse, expected: &str| {
         let peer = coordinator(move |asked| {

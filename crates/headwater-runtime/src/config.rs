@@ -326,7 +326,8 @@ settings! {
     /// How long opening a connection may take, in milliseconds.
     plain socket_connection_setup_timeout_ms: u64 = 10_000,
         Client "socket.connection.setup.timeout.ms", positive;
-    /// After so long, in milliseconds, the cluster is asked again who leads which partition.
+    /// After so long, in milliseconds, the cluster is asked again who leads which partition, and which topics
+    /// there are to read: those that a pattern matches can come and go, and all can get more partitions.
     plain metadata_max_age_ms: u64 = 300_000, Client "metadata.max.age.ms", positive;
     /// Time before a request is repeated the first time, in milliseconds; doubled each time.
     plain retry_backoff_ms: u64 = 100, Client "retry.backoff.ms", any;

@@ -17,6 +17,8 @@ use headwater_topology::TaskId;
 use prost::Message as _;
 use uuid::Uuid;
 
+use crate::topics_check::SourceTopics;
+
 /// What a member says of itself when it joins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MemberFacts {
@@ -56,6 +58,8 @@ pub(crate) struct MemberFacts {
     pub(crate) endpoint: Option<String>,
     /// How many tasks each sub-topology has in its version of the topology; none: it does not say.
     pub(crate) task_counts: BTreeMap<u32, u32>,
+    /// The source topics that it has seen, with their numbers of partitions; none: it does not say.
+    pub(crate) source_topics: SourceTopics,
 }
 
 /// What the leader tells a member.
@@ -92,6 +96,9 @@ pub(crate) struct MemberPlan {
     pub(crate) notes: BTreeMap<TaskId, TaskNote>,
     /// Who of those that can be asked has which tasks, by endpoint.
     pub(crate) hosts: BTreeMap<String, HostShare>,
+    /// The source topics that the tasks follow from, with their numbers of partitions; none: the leader
+    /// does not say.
+    pub(crate) source_topics: SourceTopics,
 }
 
 /// What a member that can be asked has.
@@ -157,6 +164,7 @@ impl MemberFacts {
             leaving: self.leaving,
             endpoint: self.endpoint.clone(),
             task_counts: self.task_counts.clone(),
+            source_topics: self.source_topics.clone(),
         };
         message.encode_to_vec().into()
     }
@@ -183,6 +191,7 @@ impl MemberFacts {
             leaving: message.leaving,
             endpoint: message.endpoint,
             task_counts: message.task_counts,
+            source_topics: message.source_topics,
         })
     }
 }
@@ -204,6 +213,7 @@ impl MemberPlan {
             generation: self.generation,
             notes: self.notes.iter().map(wire::note).collect(),
             hosts: self.hosts.iter().map(wire::host).collect(),
+            source_topics: self.source_topics.clone(),
         };
         message.encode_to_vec().into()
     }
@@ -226,6 +236,7 @@ impl MemberPlan {
             generation: message.generation,
             notes: wire::notes(message.notes),
             hosts: wire::hosts(message.hosts),
+            source_topics: message.source_topics,
         })
     }
 }

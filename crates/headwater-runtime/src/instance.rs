@@ -28,8 +28,10 @@ mod fetcher;
 mod global;
 mod group;
 mod hosts;
+mod kept_topics;
 mod life_cycle;
 mod local;
+mod matched;
 mod memory;
 mod opener;
 mod plan;
@@ -41,7 +43,6 @@ mod state;
 mod storages;
 mod thread;
 mod topics;
-mod topics_watch;
 mod uncaught;
 mod waits;
 
@@ -56,7 +57,7 @@ use headwater_changelog::{
     RestorePartition, StandbyUpdateListener, TokioBlocking,
 };
 use headwater_store::{MemoryBackend, OpenOptions, StoreBackend};
-use headwater_topology::{TaskId, TaskPlan, Topology};
+use headwater_topology::{TaskId, Topology};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -76,10 +77,10 @@ use assignor::ChosenAssignor;
 use coordinator::{Coordinator, InstanceCommand, Views};
 use global::GlobalPlan;
 use hosts::Hosts;
+use kept_topics::KeptTopics;
+use matched::MatchedTopology;
 use memory::InstanceMemory;
-use plan::Changelogs;
 use shared::Shared;
-use topics_watch::TopicsWatch;
 use uncaught::Hooks;
 
 pub(crate) use opener::local_stores;
@@ -151,7 +152,7 @@ pub struct Instance {
     local_changelogs: local::LocalChangelogs,
     /// Where this instance itself can be asked.
     host_info: Option<HostInfo>,
-    known_stores: KnownStores,
+    known_stores: watch::Receiver<KnownStores>,
     memory: Arc<InstanceMemory>,
     /// The id of the global stores among the tasks, if there are any.
     global_task: Option<TaskId>,
@@ -237,7 +238,7 @@ impl Instance {
         parameters: StoreQueryParameters<T>,
     ) -> Result<T::Store, QueryError> {
         let StoreQueryParameters { store_name, store_type, wanted } = parameters;
-        let known = self.known_stores.get(&store_name, &store_type.wanted())?;
+        let known = self.known_stores.borrow().get(&store_name, &store_type.wanted())?.clone();
         // Whoever wants the present state has no use for copies that follow it.
         let serves = |status: &TaskStatus| wanted.stale || status.role == TaskRole::Active;
         let tasks = self.tasks.borrow();
@@ -253,10 +254,10 @@ impl Instance {
             states.insert(task, state);
         }
         let tasks =
-            wanted.select(&store_name, known, self.state(), &self.local.borrow(), &states)?;
+            wanted.select(&store_name, &known, self.state(), &self.local.borrow(), &states)?;
         let local = self.local.clone();
         let store = store_name.as_str().into();
-        Ok(store_type.create(StoreView { store, known: known.clone(), wanted, tasks, local }))
+        Ok(store_type.create(StoreView { store, known, wanted, tasks, local }))
     }
 
     /// The records that were dropped so far, by task, node and reason. Every record that ends early
@@ -498,6 +499,7 @@ impl InstanceBuilder {
             followed: watch::Sender::new(BTreeMap::new()),
             restoring: watch::Sender::new(BTreeMap::new()),
             hosts: watch::Sender::new(None),
+            known_stores: watch::Sender::new(shared.known_stores()),
             threads: watch::Sender::new(
                 (0..self.config.num_stream_threads)
                     .map(|it| Some(shared.thread_name(it)))
@@ -508,11 +510,9 @@ impl InstanceBuilder {
         let (state, tasks) = (views.state.subscribe(), views.tasks.subscribe());
         let (watches, local) = (views.watches.subscribe(), views.local.subscribe());
         let (followed, restoring) = (views.followed.subscribe(), views.restoring.subscribe());
-        let hosts = views.hosts.subscribe();
+        let (hosts, known_stores) = (views.hosts.subscribe(), views.known_stores.subscribe());
         let server = self.config.application_server.as_ref();
         let host_info = server.and_then(|server| server.parse().ok());
-        let global = shared.global.as_ref().map(|plan| (plan.id, &*plan.program));
-        let known_stores = KnownStores::new(&shared.programs, &shared.tasks, global);
         let local_changelogs = local::LocalChangelogs::new(&shared);
         let global_task = shared.global.as_ref().map(|plan| plan.id);
         let memory = Arc::clone(&shared.memory);
@@ -558,14 +558,16 @@ impl InstanceBuilder {
         let new_process_id = self.process_id.unwrap_or_else(Uuid::new_v4);
         let (state_dir, held) = self.open_state_dir(&*blocking, new_process_id).await?;
         let handlers = self.handlers.clone().unwrap_or_else(|| configured_handlers(&self.config));
-        let built = topology;
-        let (topology, checked) =
-            check_topics(&*broker, &built, &self.config, handlers.topics()).await?;
-        let programs = self.application.programs(&topology).map_err(wrong)?;
-        let global = self.application.global_program(&topology).map_err(wrong)?;
+        let (matched, checked) =
+            check_topics(&*broker, &topology, &self.config, handlers.topics()).await?;
+        let source_topics = checked.source_topics(&matched);
         let CheckedTopics { plan, mut topics } = checked;
-        let changelogs = changelogs(&plan, &programs);
-        let topics_watch = TopicsWatch::new(built, plan.clone(), topics.clone(), &changelogs);
+        let kept_internal = matched.internal_topics();
+        let matched = MatchedTopology::new(&*self.application, &matched, plan, source_topics);
+        let matched = matched.map_err(wrong)?;
+        let kept_topics = KeptTopics::new(&kept_internal, &matched.changelogs, &topics);
+        let programs = &matched.programs;
+        let global = self.application.global_program(&topology).map_err(wrong)?;
         if programs.values().any(|program| program.chooses_topics) {
             topics.extend(existing_topics(&*broker).await?);
         }
@@ -589,12 +591,12 @@ impl InstanceBuilder {
             backend: Arc::clone(&self.backend),
             open_options: self.open_options.clone(),
             restore_memory: RestoreMemory::new(RESTORE_MEMORY_BYTES),
-            state_dir,
-            changelogs,
-            topics_watch,
-            programs,
+            state_dir: state_dir.map(Arc::new),
+            application: Arc::clone(&self.application),
+            topology,
+            matched: Arc::new(matched),
+            kept_topics: Arc::new(kept_topics),
             global,
-            tasks: plan,
             partition_counts: Arc::new(partition_counts),
             message_bytes: Arc::new(message_bytes),
             memory: Arc::default(),
@@ -626,17 +628,6 @@ impl InstanceBuilder {
 
 /// The tasks that there is state of, with the sum of the changelog offsets that it holds, if known.
 type HeldState = BTreeMap<TaskId, Option<u64>>;
-
-/// The changelogs of each task.
-fn changelogs(plan: &TaskPlan, programs: &BTreeMap<u32, Arc<Program>>) -> Changelogs {
-    let mut changelogs = Changelogs::new();
-    for &task in plan.tasks.keys() {
-        let Some(program) = programs.get(&task.subtopology.0) else { continue };
-        let topics = program.stores.iter().filter_map(|store| store.changelog.clone());
-        changelogs.insert(task, topics.collect());
-    }
-    changelogs
-}
 
 /// The handlers that the settings name.
 pub fn configured_handlers(config: &StreamsConfig) -> Handlers {

@@ -23,6 +23,27 @@ pub(crate) struct CheckedTopics {
     pub(crate) topics: BTreeMap<TopicName, TopicDescription>,
 }
 
+/// How long after a topic was found missing it is looked for again before that counts: a node that has just
+/// started may not have heard of all topics yet.
+pub(crate) const SECOND_LOOK: Duration = Duration::from_secs(2);
+
+/// The topics that an application reads and others write, with their numbers of partitions.
+pub(crate) type SourceTopics = BTreeMap<String, u32>;
+
+impl CheckedTopics {
+    /// The source topics of this topology, whose topics these are.
+    pub(crate) fn source_topics(&self, topology: &Topology) -> SourceTopics {
+        let topics = topology.external_source_topics().into_iter();
+        let found =
+            topics.filter_map(|topic| Some((topic, self.topics.get(&TopicName::from(topic))?)));
+        found.map(|(topic, found)| (topic.to_owned(), partitions(found))).collect()
+    }
+}
+
+fn partitions(topic: &TopicDescription) -> u32 {
+    u32::try_from(topic.partitions).unwrap_or(0)
+}
+
 /// Topics that are missing or not as the topology needs them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -96,19 +117,68 @@ pub(crate) async fn check_topics(
     config: &StreamsConfig,
     dead_letters: Vec<TopicName>,
 ) -> Result<(Topology, CheckedTopics), TopicsError> {
+    let outputs = output_topics(topology, config, dead_letters);
+    fit_topics(broker, topology, config, outputs).await
+}
+
+/// Checks the topics that `topology` reads now, of an instance that runs, and creates the internal ones
+/// that are missing.
+///
+/// # Errors
+/// What is missing or does not fit; nothing has been created then.
+pub(crate) async fn refit_topics(
+    broker: &dyn Broker,
+    topology: &Topology,
+    config: &StreamsConfig,
+) -> Result<(Topology, CheckedTopics), TopicsError> {
+    let refitted = fit_topics(broker, topology, config, BTreeSet::new()).await;
+    refitted.map_err(|error| match error {
+        TopicsError::Plan(TaskPlanError::MissingSourceTopics { topics }) => {
+            let topics = topics.keys().map(|topic| topic.as_str().into()).collect();
+            TopicsError::SourcesGone { topics }
+        }
+        error => error,
+    })
+}
+
+/// The topics that `topology` would read now.
+///
+/// # Errors
+/// When the broker cannot be asked, or two patterns match one topic.
+pub(crate) async fn source_topics(
+    broker: &dyn Broker,
+    topology: &Topology,
+) -> Result<SourceTopics, TopicsError> {
+    let of = |topics: BTreeMap<TopicName, TopicDescription>, topology: &Topology| {
+        CheckedTopics { plan: TaskPlan::default(), topics }.source_topics(topology)
+    };
+    if topology.uses_patterns() {
+        let existing = existing_topics(broker).await?;
+        let names = existing.keys().map(TopicName::as_str);
+        let topology = topology.with_matched_topics(names);
+        let topology = topology.map_err(|source| TopicsError::Patterns { source })?;
+        return Ok(of(existing, &topology));
+    }
+    let names = topology.external_source_topics().into_iter().map(TopicName::from).collect();
+    Ok(of(describe(broker, names).await?, topology))
+}
+
+async fn fit_topics(
+    broker: &dyn Broker,
+    topology: &Topology,
+    config: &StreamsConfig,
+    outputs: BTreeSet<TopicName>,
+) -> Result<(Topology, CheckedTopics), TopicsError> {
     let topology = match_patterns(broker, topology).await?;
     let internal = topology.internal_topics();
-    let outputs = output_topics(&topology, config, dead_letters);
     let mut names: BTreeSet<TopicName> = outputs.clone();
-    names.extend(source_topics(&topology));
+    names.extend(topology.external_source_topics().into_iter().map(TopicName::from));
     names.extend(topology.global_stores().iter().map(|store| store.topic.as_str().into()));
     names.extend(internal.iter().map(|topic| TopicName::from(topic.name.as_str())));
     let mut topics = describe(broker, names).await?;
 
-    let existing = topics
-        .iter()
-        .map(|(name, topic)| (name.to_string(), u32::try_from(topic.partitions).unwrap_or(0)))
-        .collect();
+    let existing =
+        topics.iter().map(|(name, topic)| (name.to_string(), partitions(topic))).collect();
     let plan = topology.plan_tasks(&existing)?;
     let made_here: BTreeSet<&str> = internal.iter().map(|topic| topic.name.as_str()).collect();
     let missing: Vec<TopicName> = outputs
@@ -167,24 +237,13 @@ pub(crate) async fn existing_topics(
     Ok(listed.map(|topic| (topic.name.clone(), topic)).collect())
 }
 
-pub(crate) async fn match_patterns(
-    broker: &dyn Broker,
-    topology: &Topology,
-) -> Result<Topology, TopicsError> {
+async fn match_patterns(broker: &dyn Broker, topology: &Topology) -> Result<Topology, TopicsError> {
     if !topology.uses_patterns() {
         return Ok(topology.clone());
     }
     let existing = existing_topics(broker).await?;
     let names = existing.keys().map(TopicName::as_str);
     topology.with_matched_topics(names).map_err(|source| TopicsError::Patterns { source })
-}
-
-pub(crate) fn source_topics(topology: &Topology) -> impl Iterator<Item = TopicName> {
-    topology
-        .subtopologies()
-        .iter()
-        .flat_map(|subtopology| &subtopology.source_topics)
-        .map(|topic| TopicName::from(topic.as_str()))
 }
 
 /// The topics with fixed names that records are written to.

@@ -261,6 +261,7 @@ impl Worker {
                     slot.task.core.watch.count_drop(node, DropReason::Production);
                 }
             }
+            ToWorker::PartitionCounts(counts) => self.thread.partition_counts = counts,
             ToWorker::Pause(paused) => self.paused = paused,
             ToWorker::Ask(question) => self.answer(question),
         }

@@ -197,6 +197,15 @@ impl Topology {
         !self.inner.patterns.is_empty()
     }
 
+    /// The topics that tasks read and others write: those that sources name, and those that patterns
+    /// have matched so far. Repartition topics and topics of global stores are not among them.
+    pub fn external_source_topics(&self) -> BTreeSet<&str> {
+        let topics = self.subtopologies().iter().flat_map(|subtopology| {
+            subtopology.source_topics.difference(&subtopology.repartition_source_topics)
+        });
+        topics.map(String::as_str).collect()
+    }
+
     /// The patterns of sources, each with the topics that its source reads so far.
     pub fn patterns(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.inner.patterns.iter().map(|(node, pattern)| {
@@ -206,6 +215,12 @@ impl Topology {
             };
             (pattern.text.as_str(), topics)
         })
+    }
+
+    /// Whether a topic is read because a pattern matches it, or would be if it existed.
+    pub fn matches_pattern(&self, topic: &str) -> bool {
+        !self.inner.topics_beyond_patterns().contains(topic)
+            && self.inner.patterns.iter().any(|(_, pattern)| pattern.matches(topic))
     }
 
     /// The same topology, in which the sources with patterns read those of these topics that match.

@@ -11,6 +11,7 @@ mod joins;
 mod nulls;
 mod optimized;
 mod outside;
+mod patterns;
 mod queries;
 mod restarts;
 mod stores;

@@ -3,5 +3,6 @@
 mod bad_input;
 mod contract;
 mod counting;
+mod patterns;
 mod standbys;
 mod witnesses;

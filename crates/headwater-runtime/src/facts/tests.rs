@@ -42,6 +42,7 @@ fn messages_read_back() {
         leaving: true,
         endpoint: Some("one:4460".to_owned()),
         task_counts: [(0, 1), (1, 301)].into(),
+        source_topics: [("lines".to_owned(), 301)].into(),
     };
     assert_eq!(MemberFacts::decode(&facts.encode()).unwrap(), facts);
     let plan = MemberPlan {
@@ -64,6 +65,7 @@ fn messages_read_back() {
         .into(),
         hosts: [("two:4460".to_owned(), HostShare { active: tasks(&[1]), standby: tasks(&[2]) })]
             .into(),
+        source_topics: [("lines".to_owned(), 12)].into(),
     };
     assert_eq!(MemberPlan::decode(&plan.encode()).unwrap(), plan);
 }

@@ -48,6 +48,8 @@ pub(super) struct MemberFacts {
     pub(super) endpoint: Option<String>,
     #[prost(btree_map = "uint32, uint32", tag = "17")]
     pub(super) task_counts: BTreeMap<u32, u32>,
+    #[prost(btree_map = "string, uint32", tag = "18")]
+    pub(super) source_topics: BTreeMap<String, u32>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -113,6 +115,8 @@ pub(super) struct MemberPlan {
     pub(super) notes: Vec<TaskNote>,
     #[prost(message, repeated, tag = "14")]
     pub(super) hosts: Vec<HostShare>,
+    #[prost(btree_map = "string, uint32", tag = "15")]
+    pub(super) source_topics: BTreeMap<String, u32>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -32,7 +32,7 @@ use headwater_broker::{
     TransactionalOptions, WriterOptions,
 };
 use headwater_changelog::Blocking;
-use headwater_topology::TaskId;
+use headwater_topology::{TaskId, Topology};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::InstanceError;
@@ -95,6 +95,8 @@ pub(super) struct Committer {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) blocking: Arc<dyn Blocking>,
     pub(super) writer_options: WriterOptions,
+    /// Which topics are read by pattern.
+    pub(super) topology: Topology,
     /// Of output that the broker does not take.
     pub(super) production: Production,
     /// Of the thread's transactions, under exactly-once.

@@ -13,6 +13,7 @@ mod loops;
 mod task_side;
 mod thread_side;
 mod timers;
+mod topic_side;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -37,6 +38,7 @@ use super::global::GlobalNews;
 use super::group::{GroupCommand, GroupNews};
 use super::hosts::Hosts;
 use super::life_cycle::{Role, Stage};
+use super::matched::{MatchedTopology, Misfit};
 use super::opener::OpenedTask;
 use super::purge::PurgeSchedule;
 use super::shared::Shared;
@@ -45,17 +47,18 @@ use super::thread::Execution;
 use super::uncaught::{Hooks, UncaughtReaction};
 use super::waits::Waits;
 use crate::facts::StandingShare;
-use crate::query::{LocalTask, LocalTasks};
+use crate::query::{KnownStores, LocalTask, LocalTasks};
 use crate::task::{TaskState, TaskWatch};
-use crate::topics_check::TopicsError;
+use crate::topics_check::{SourceTopics, TopicsError};
 use ending::Ending;
 use entry::TaskEntry;
 use global_side::Global;
 use grants::Grants;
 use leader_side::{Ends, Leading};
-use loops::{start_fetcher, start_follower, start_restorer, watch_topics};
+use loops::{start_fetcher, start_follower, start_restorer, watch_kept_topics};
 use task_side::send;
 use thread_side::ThreadHandle;
+use topic_side::Topics;
 
 /// What the user's handle tells the instance.
 #[derive(Debug)]
@@ -109,6 +112,8 @@ pub(super) struct Views {
     pub(super) restoring: watch::Sender<BTreeMap<TaskId, Vec<RestorePartition>>>,
     /// Who of the group can be asked for what.
     pub(super) hosts: watch::Sender<Hosts>,
+    /// The stores of the topology, as many partitions as there are now.
+    pub(super) known_stores: watch::Sender<KnownStores>,
     /// Names of the stream threads, in order of their numbers; `None`: it has been removed.
     pub(super) threads: watch::Sender<Vec<Option<String>>>,
     pub(super) error: Arc<OnceLock<Arc<InstanceError>>>,
@@ -148,12 +153,16 @@ enum Event {
         generation: i32,
         ends: Ends,
         racks: Option<Racks>,
+        /// What follows from the source topics that there are now, if they have changed.
+        matched: Result<Option<Arc<MatchedTopology>>, Misfit>,
     },
+    /// Which source topics there are.
+    TopicsSeen(Result<SourceTopics, Misfit>),
     Limits(Vec<(TaskId, TopicPartition, i64)>),
     Purged,
     Cleaned(Vec<TaskId>),
-    /// The topics do not fit any more.
-    Topics(Box<TopicsError>),
+    /// A topic is gone that holds what the application goes by.
+    TopicGone(Box<TopicsError>),
     /// The transactions of these ids are ended, or end by themselves.
     Fenced(BTreeSet<String>),
 }
@@ -214,6 +223,7 @@ pub(super) struct Coordinator {
     warmups: BTreeSet<TaskId>,
     /// What the group waits for here.
     waits: Waits,
+    topics: Topics,
     /// What it does as the leader.
     leading: Leading,
     beats: Beats,
@@ -276,8 +286,7 @@ impl Coordinator {
         let purge_interval = Duration::from_millis(shared.config.repartition_purge_interval_ms);
         let cleaning = Duration::from_millis(shared.config.state_cleanup_delay_ms);
         // Replaced as soon as the group is joined.
-        let (group, _) = mpsc::unbounded_channel();
-        let (_, group_news) = mpsc::unbounded_channel();
+        let ((group, _), (_, group_news)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let coordinator = Self {
             execution,
             hooks,
@@ -304,6 +313,7 @@ impl Coordinator {
             standing_since: Duration::ZERO,
             warmups: BTreeSet::new(),
             waits: Waits::default(),
+            topics: Topics::new(&shared, now),
             leading: Leading::default(),
             beats: Beats::default(),
             rejoins: 0,
@@ -335,7 +345,7 @@ impl Coordinator {
     /// Runs the instance to its end. Dropping the future is a crash.
     pub(super) async fn run(mut self, mut hears: Hears, held: BTreeMap<TaskId, Option<u64>>) {
         self.held = held;
-        watch_topics(&self.shared, &mut self.jobs, self.events.clone());
+        watch_kept_topics(&self.shared, &mut self.jobs, self.events.clone());
         for thread in 0..self.shared.config.num_stream_threads {
             let handle = self.start_thread(thread, 0);
             self.threads.push(handle);
@@ -384,9 +394,10 @@ impl Coordinator {
             Event::Opened { task, result } => self.opened(task, result),
             Event::Closed { task, result } => self.closed(task, result),
             Event::ThreadEnded { thread, generation } => self.thread_ended(thread, generation),
-            Event::LookedUp { generation, ends, racks } => {
-                self.looked_up(generation, &ends, racks);
+            Event::LookedUp { generation, ends, racks, matched } => {
+                self.looked_up(generation, &ends, racks, matched);
             }
+            Event::TopicsSeen(seen) => self.topics_seen(seen),
             Event::Limits(limits) => self.limits_found(limits),
             Event::Purged => self.purge.done(),
             Event::Cleaned(tasks) => {
@@ -395,7 +406,7 @@ impl Coordinator {
                     self.held.remove(&task);
                 }
             }
-            Event::Topics(source) => self.uncaught(None, InstanceError::Topics { source }),
+            Event::TopicGone(error) => self.uncaught(None, InstanceError::Topics(error)),
             Event::Fenced(ids) => self.fencing.retain(|id| !ids.contains(id)),
         }
     }

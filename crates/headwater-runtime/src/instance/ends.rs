@@ -18,7 +18,7 @@ pub(super) async fn racks(shared: &Shared) -> Result<Option<Racks>, BrokerError>
     if config.rack_aware_assignment_strategy == RackAwareStrategy::None {
         return Ok(None);
     }
-    let changelogs = shared.changelogs.values().flatten().cloned();
+    let changelogs = shared.matched.changelogs.values().flatten().cloned();
     let topics: BTreeSet<TopicName> = changelogs.chain(shared.input_topics()).collect();
     let topics: Vec<TopicName> = topics.into_iter().collect();
     let described = shared.broker.describe_topics(&topics).await?;
@@ -36,15 +36,16 @@ pub(super) async fn racks(shared: &Shared) -> Result<Option<Racks>, BrokerError>
 /// ends where the group has committed it: nobody restores further.
 pub(super) async fn end_offsets(shared: &Shared) -> Result<BTreeMap<TaskId, u64>, BrokerError> {
     let (mut logs, mut sources) = (Vec::new(), Vec::new());
-    for (&task, changelogs) in &shared.changelogs {
+    for (&task, changelogs) in &shared.matched.changelogs {
         for topic in changelogs {
             let partition = TopicPartition::new(topic.clone(), task.partition.cast_signed());
-            let inputs = shared.tasks.tasks.get(&task).into_iter().flatten();
+            let inputs = shared.matched.tasks.tasks.get(&task).into_iter().flatten();
             let is_source = inputs.clone().any(|(input, _)| input == topic.as_str());
             if is_source { sources.push((task, partition)) } else { logs.push((task, partition)) }
         }
     }
-    let mut ends: BTreeMap<TaskId, u64> = shared.changelogs.keys().map(|&task| (task, 0)).collect();
+    let mut ends: BTreeMap<TaskId, u64> =
+        shared.matched.changelogs.keys().map(|&task| (task, 0)).collect();
     let mut add = |task: TaskId, offset: i64| {
         let sum = ends.entry(task).or_default();
         *sum = sum.saturating_add(u64::try_from(offset).unwrap_or(0));

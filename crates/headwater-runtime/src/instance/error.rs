@@ -147,18 +147,23 @@ pub enum InstanceError {
         /// What the broker said.
         source: BrokerError,
     },
+    /// Topics have changed while the instance ran, and do not fit the topology any more: a source is
+    /// missing, or has a number of partitions that does not go with the internal topics that there are, or an
+    /// internal topic is gone.
+    #[error("the topics do not fit the topology any more")]
+    Topics(#[source] Box<TopicsError>),
+    /// The source topics have changed while the instance ran, and the topology cannot be built for them.
+    #[error("the topology cannot be built for the source topics that there are now")]
+    Topology {
+        /// What is wrong with it.
+        source: UserError,
+    },
     /// No plan could be made for the group.
     #[error("the tasks cannot be assigned")]
     Assign(#[from] AssignError),
     /// The leader asked the whole application to stop, because a member's handler wanted it.
     #[error("the application was asked to stop by one of its instances")]
     ShutdownRequested,
-    /// Topics have changed so that the instance cannot go on.
-    #[error("the topics do not fit the topology any more")]
-    Topics {
-        /// What has become of them.
-        source: Box<TopicsError>,
-    },
     /// A part of the instance panicked.
     #[error("a part of the instance panicked; this is a bug")]
     JobPanicked,

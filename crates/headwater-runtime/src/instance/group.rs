@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use headwater_broker::{BrokerError, GroupEvent, MemberAssignment, Membership};
+use headwater_broker::{BrokerError, GroupEvent, MemberAssignment, Membership, TopicName};
 use tokio::sync::mpsc;
 
 /// What the instance wants of the group.
 #[derive(Debug)]
 pub(super) enum GroupCommand {
-    /// Join, or join again, with these facts.
-    Join(Bytes),
+    /// Join, or join again, with these facts; the group reads these topics.
+    Join { facts: Bytes, topics: Vec<TopicName> },
     /// The leader's decision.
     Plan(Vec<MemberAssignment>),
     /// Beat at least this often from now on.
@@ -41,7 +41,8 @@ pub(super) async fn run(
         let next = tokio::select! {
             biased;
             command = commands.recv() => match command {
-                Some(GroupCommand::Join(facts)) => {
+                Some(GroupCommand::Join { facts, topics }) => {
+                    membership.subscribe(topics);
                     membership.join(facts);
                     continue;
                 }

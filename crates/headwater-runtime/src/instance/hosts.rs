@@ -14,7 +14,7 @@ use headwater_topology::TaskId;
 use super::Instance;
 use super::shared::Shared;
 use crate::facts::HostShare;
-use crate::query::QueryError;
+use crate::query::{KnownStore, QueryError};
 
 /// Where an instance can be asked: what its [`application_server`] says.
 ///
@@ -118,7 +118,8 @@ pub(super) type Hosts = Option<Vec<Host>>;
 pub(super) fn hosts(shared: &Shared, named: &BTreeMap<String, HostShare>) -> Vec<Host> {
     let stores = |tasks: &BTreeSet<TaskId>| {
         let subtopologies: BTreeSet<u32> = tasks.iter().map(|task| task.subtopology.0).collect();
-        let programs = subtopologies.iter().filter_map(|number| shared.programs.get(number));
+        let programs =
+            subtopologies.iter().filter_map(|number| shared.matched.programs.get(number));
         let stores = programs.flat_map(|program| &program.stores);
         stores.map(|store| store.spec.name.clone()).collect::<BTreeSet<String>>()
     };
@@ -251,12 +252,12 @@ impl Instance {
         }))
     }
 
-    fn check_store(&self, store: &str) -> Result<&crate::query::KnownStore, QueryError> {
+    fn check_store(&self, store: &str) -> Result<KnownStore, QueryError> {
         let state = self.state();
         if state.is_ending() {
             return Err(QueryError::Stopped { state });
         }
-        self.known_stores.of_any_type(store)
+        self.known_stores.borrow().of_any_type(store).cloned()
     }
 }
 

@@ -96,6 +96,8 @@ pub(super) enum TaskEvent {
     Interrupted { commit: bool },
     /// What it has done is committed, or what it follows is caught up with.
     GoesWell,
+    /// It reads something else now: its inputs are found out anew.
+    InputsChanged,
     /// It has left its thread; `clean`: everything it did is committed.
     LeftThread { clean: bool },
     /// Its thread has died, and all that the task had with it.
@@ -228,11 +230,13 @@ impl LifeCycle {
             (TaskEvent::Interrupted { commit }, Stage::Running | Stage::Leaving) => {
                 self.moves(Stage::Leaving, TaskAction::TakeOffThread { commit })
             }
+            (TaskEvent::InputsChanged, _) => self.reads_something_else(),
             (TaskEvent::LeftThread { clean }, Stage::Running | Stage::Leaving) => {
-                if clean && self.wanted == Some(Role::Standby) {
-                    self.prepares(Role::Standby)
-                } else {
-                    self.closes(clean)
+                match (clean, self.wanted, self.prepared_for) {
+                    (true, Some(Role::Standby), _) => self.prepares(Role::Standby),
+                    // Its inputs have changed, and nothing else.
+                    (true, Some(Role::Active), Role::Standby) => self.prepares(Role::Active),
+                    _ => self.closes(clean),
                 }
             }
             (
@@ -284,6 +288,21 @@ impl LifeCycle {
         }
     }
 
+    /// Its inputs are others now. What follows changelogs has none, and what is yet to be opened will have them.
+    fn reads_something_else(self) -> Moved {
+        match (self.wanted, self.stage) {
+            (Some(Role::Active), Stage::Opening | Stage::Preparing) => self.unprepared().stays(),
+            (Some(Role::Active), Stage::Restoring) => {
+                self.unprepared().moves(Stage::Restoring, TaskAction::StopRestoring)
+            }
+            (Some(Role::Active), Stage::Ready) => self.prepares(Role::Active),
+            (Some(Role::Active), Stage::Running | Stage::Leaving) => {
+                self.unprepared().moves(Stage::Leaving, TaskAction::TakeOffThread { commit: true })
+            }
+            _ => self.stays(),
+        }
+    }
+
     /// The membership is lost. Whoever follows may go on with that; an active task may not.
     fn is_lost(self) -> Moved {
         match (self.wanted, self.is_on_thread()) {
@@ -308,8 +327,8 @@ impl LifeCycle {
         }
     }
 
-    /// Somebody else may run the task from now on. What was found out for running it, committed offsets above
-    /// all, is out of date by the time the plan gives it back.
+    /// Somebody else may run the task from now on, or it reads something else. What was found out for running it,
+    /// committed offsets above all, is out of date by the time it goes on.
     fn unprepared(self) -> Self {
         Self { prepared_for: Role::Standby, ..self }
     }

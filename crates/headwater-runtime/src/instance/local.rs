@@ -64,7 +64,12 @@ impl LocalChangelogs {
         Self {
             broker: Arc::clone(&shared.broker),
             isolation: shared.config.isolation(),
-            logged: shared.programs.iter().map(|(&number, it)| (number, logged(it))).collect(),
+            logged: shared
+                .matched
+                .programs
+                .iter()
+                .map(|(&number, it)| (number, logged(it)))
+                .collect(),
         }
     }
 }

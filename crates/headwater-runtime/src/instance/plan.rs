@@ -18,6 +18,7 @@ use headwater_topology::{TaskId, TaskPlan};
 use super::ends::Racks;
 use crate::config::StreamsConfig;
 use crate::facts::{HostShare, MemberFacts, MemberPlan, StandingShare, TaskNote};
+use crate::topics_check::SourceTopics;
 
 /// The changelog topics of each task; source topics that double as changelogs among them.
 pub(super) type Changelogs = BTreeMap<TaskId, Vec<TopicName>>;
@@ -28,6 +29,8 @@ pub(super) struct GroupFacts<'a> {
     /// The generation of the group for which the plan is.
     pub(super) generation: i32,
     pub(super) settings: &'a Settings,
+    /// The source topics that the tasks follow from.
+    pub(super) source_topics: &'a SourceTopics,
     pub(super) tasks: &'a TaskPlan,
     pub(super) changelogs: &'a Changelogs,
     /// Where the changelogs of each task end, summed up; `None`: nobody could say.
@@ -82,6 +85,7 @@ pub(super) fn plan(
         plan.round_follows = round_follows;
         plan.members = u32::try_from(staying.len()).unwrap_or(u32::MAX);
         plan.generation = facts.generation;
+        plan.source_topics.clone_from(facts.source_topics);
     }
     name_transactional_ids(members, &mut planned.told);
     name_hosts(&staying, &mut planned.told);

@@ -1,4 +1,5 @@
-//! What all parts of an instance look at and none changes.
+//! What all parts of an instance look at and none changes. When the source topics change, the
+//! coordinator goes on with another one, and what began with the old one ends with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -8,21 +9,28 @@ use std::time::Duration;
 use headwater_broker::{Broker, Clock, GroupId, TopicName, TopicPartition, TransactionalOptions};
 use headwater_changelog::{Blocking, RestoreMemory};
 use headwater_store::{OpenOptions, StoreBackend};
-use headwater_topology::{TaskId, TaskPlan};
+use headwater_topology::{TaskId, Topology};
 use uuid::Uuid;
 
+use super::Application;
 use super::assignor::ChosenAssignor;
 use super::global::GlobalPlan;
+use super::kept_topics::KeptTopics;
+use super::matched::MatchedTopology;
 use super::memory::InstanceMemory;
-use super::plan::Changelogs;
-use super::topics_watch::TopicsWatch;
 use crate::config::StreamsConfig;
 use crate::process::{Handlers, Program};
+use crate::query::KnownStores;
 use crate::state_dir::StateDirectory;
 
 /// Made at the start of an instance.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Shared {
+    pub(super) application: Arc<dyn Application>,
+    /// Before its patterns are matched.
+    pub(super) topology: Topology,
+    /// What follows from the source topics.
+    pub(super) matched: Arc<MatchedTopology>,
     pub(super) config: StreamsConfig,
     pub(super) handlers: Handlers,
     pub(super) assignor: ChosenAssignor,
@@ -36,13 +44,10 @@ pub(super) struct Shared {
     pub(super) open_options: OpenOptions,
     pub(super) restore_memory: RestoreMemory,
     /// `None` when the backend keeps nothing on disk.
-    pub(super) state_dir: Option<StateDirectory>,
-    pub(super) programs: BTreeMap<u32, Arc<Program>>,
+    pub(super) state_dir: Option<Arc<StateDirectory>>,
     /// `None` without global stores.
     pub(super) global: Option<GlobalPlan>,
-    pub(super) tasks: TaskPlan,
-    pub(super) changelogs: Changelogs,
-    pub(super) topics_watch: TopicsWatch,
+    pub(super) kept_topics: Arc<KeptTopics>,
     pub(super) partition_counts: Arc<BTreeMap<TopicName, i32>>,
     /// The largest batches that output topics take.
     pub(super) message_bytes: Arc<BTreeMap<TopicName, usize>>,
@@ -52,14 +57,20 @@ pub(super) struct Shared {
 impl Shared {
     /// What a task runs.
     pub(super) fn program(&self, task: TaskId) -> Arc<Program> {
-        let program = self.programs.get(&task.subtopology.0);
+        let program = self.matched.programs.get(&task.subtopology.0);
         Arc::clone(program.expect("every sub-topology with tasks has a program"))
+    }
+
+    /// The stores of the topology, as queries know them.
+    pub(super) fn known_stores(&self) -> KnownStores {
+        let global = self.global.as_ref().map(|plan| (plan.id, &*plan.program));
+        KnownStores::new(&self.matched.programs, &self.matched.tasks, global)
     }
 
     /// How many tasks each sub-topology has.
     pub(super) fn task_counts(&self) -> BTreeMap<u32, u32> {
         let mut counts = BTreeMap::new();
-        for task in self.tasks.tasks.keys() {
+        for task in self.matched.tasks.tasks.keys() {
             *counts.entry(task.subtopology.0).or_default() += 1;
         }
         counts
@@ -67,10 +78,7 @@ impl Shared {
 
     /// The inputs of a task; none for a task that this version of the topology does not have.
     pub(super) fn inputs(&self, task: TaskId) -> Vec<TopicPartition> {
-        let inputs = self.tasks.tasks.get(&task).into_iter().flatten();
-        inputs
-            .map(|(topic, partition)| TopicPartition::new(topic.as_str(), partition.cast_signed()))
-            .collect()
+        self.matched.inputs(task)
     }
 
     /// The changelog partitions of a task's stores.
@@ -125,7 +133,7 @@ impl Shared {
 
     /// Every topic that a task reads, repartition topics too.
     pub(super) fn input_topics(&self) -> Vec<TopicName> {
-        let topics = self.tasks.tasks.values().flatten().map(|(topic, _)| topic.as_str());
+        let topics = self.matched.tasks.tasks.values().flatten().map(|(topic, _)| topic.as_str());
         topics.collect::<BTreeSet<_>>().into_iter().map(TopicName::from).collect()
     }
 
@@ -140,6 +148,6 @@ impl Shared {
     /// Whether records of a topic may be deleted once they are processed: nobody else reads
     /// repartition topics.
     pub(super) fn is_repartition_topic(&self, topic: &TopicName) -> bool {
-        self.tasks.repartition_topics.contains_key(topic.as_str())
+        self.matched.tasks.repartition_topics.contains_key(topic.as_str())
     }
 }

@@ -141,6 +141,7 @@ pub(super) fn reason(event: TaskEvent) -> &'static str {
         TaskEvent::Damaged => "state damaged",
         TaskEvent::Interrupted { .. } => "interrupted",
         TaskEvent::GoesWell => "goes well",
+        TaskEvent::InputsChanged => "inputs changed",
         TaskEvent::LeftThread { clean: true } => "committed",
         TaskEvent::LeftThread { clean: false } => "given up",
         TaskEvent::ThreadDied { .. } => "thread died",

@@ -1,9 +1,10 @@
 //! What a stream thread is told, and what it says. Whole batches, never single records.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_broker::{OffsetCommit, TopicPartition};
+use headwater_broker::{OffsetCommit, TopicName, TopicPartition};
 use headwater_records::BatchRecords;
 use headwater_store::{
     Direction, KeyRange, KeyValueBytes, MetaUpdate, StoreError, TaskStorage, WriteBatch,
@@ -89,6 +90,8 @@ pub enum ToWorker {
         /// The node.
         node: NodeIndex,
     },
+    /// The topics that tasks write to are these from now on, with their numbers of partitions.
+    PartitionCounts(Arc<BTreeMap<TopicName, i32>>),
     /// Stop processing (or go on): KIP-834.
     Pause(bool),
     /// Tell what a store holds, uncommitted changes included. Answered at once; not at all when the

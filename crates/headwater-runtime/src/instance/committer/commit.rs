@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use headwater_broker::{Broker, BrokerError, Clock, Grant, NextStep, OffsetCommit, TopicPartition};
 use headwater_changelog::{Blocking, BlockingExt, Gap};
+use headwater_topology::Topology;
 use tokio::sync::{oneshot, watch};
 
 use super::apply::{TaskWrites, apply};
@@ -23,6 +24,7 @@ pub(super) struct CommitJob {
     blocking: Arc<dyn Blocking>,
     task_timeout: Duration,
     grants: watch::Receiver<Option<Grant>>,
+    topology: Topology,
     offsets: Vec<OffsetCommit>,
     writes: Vec<TaskWrites>,
     gaps: Vec<Gap>,
@@ -71,6 +73,7 @@ impl CommitJob {
             blocking: Arc::clone(&committer.blocking),
             task_timeout: committer.task_timeout,
             grants: committer.grants.clone(),
+            topology: committer.topology.clone(),
             offsets,
             writes,
             gaps: followed.take_gaps(),
@@ -188,6 +191,7 @@ impl CommitJob {
                 return Err(failure(self.thread, "commit offsets", &error));
             }
             match error.next_step() {
+                _ if self.leaves_out_deleted_topic(&error) => {}
                 NextStep::Retry => tokio::time::sleep(RETRY_PAUSE).await,
                 NextStep::Rejoin => self.renewal(&grant).await,
                 NextStep::ResetOffset
@@ -200,6 +204,20 @@ impl CommitJob {
             }
             tracing::debug!(thread = self.thread, %error, "commits again");
         }
+    }
+
+    /// A topic that is read only because a pattern matches it may be deleted at any time. Nobody needs its
+    /// offsets then, and all others are to be committed.
+    fn leaves_out_deleted_topic(&mut self, error: &BrokerError) -> bool {
+        let Some(topic) =
+            error.missing_topic().filter(|it| self.topology.matches_pattern(it.as_str()))
+        else {
+            return false;
+        };
+        tracing::warn!(%topic, "a topic that a pattern matches is gone; its offsets are not committed");
+        let before = self.offsets.len();
+        self.offsets.retain(|offset| offset.topic_partition.topic != *topic);
+        self.offsets.len() < before
     }
 
     /// Waits until the grant is not this one any more, for a while.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use headwater_broker::{BrokerError, GroupEvent, GroupOptions, TransactionalOptions};
+use headwater_broker::{BrokerError, GroupEvent, GroupOptions, TopicName, TransactionalOptions};
 use headwater_topology::TaskId;
 use tokio::sync::mpsc;
 
@@ -79,8 +79,14 @@ impl Coordinator {
             leaving: self.is_leaving(),
             endpoint: self.shared.config.application_server.clone(),
             task_counts: self.shared.task_counts(),
+            source_topics: self.topics.seen.clone(),
         };
-        send(&self.group, GroupCommand::Join(facts.encode()));
+        // What has just been seen will be read when the round is over.
+        let seen = self.topics.seen.keys().map(|topic| TopicName::from(topic.as_str()));
+        let topics: BTreeSet<TopicName> =
+            self.shared.input_topics().into_iter().chain(seen).collect();
+        let topics = topics.into_iter().collect();
+        send(&self.group, GroupCommand::Join { facts: facts.encode(), topics });
     }
 
     pub(super) fn hear_group(&mut self, news: GroupNews) {
@@ -94,6 +100,7 @@ impl Coordinator {
                 self.grants.replace(Some(grant));
                 match MemberPlan::decode(&assignment) {
                     Ok(mut plan) => {
+                        self.match_topics(&plan.source_topics);
                         self.leave_out_unknown(&mut plan);
                         self.follow(&plan);
                         self.plan_holds(generation);
@@ -178,7 +185,7 @@ impl Coordinator {
     /// A leader of another version of the topology can give tasks that this one does not have. Nobody
     /// runs them then.
     fn leave_out_unknown(&self, plan: &mut MemberPlan) {
-        let is_known = |task: &TaskId| self.shared.tasks.tasks.contains_key(task);
+        let is_known = |task: &TaskId| self.shared.matched.tasks.tasks.contains_key(task);
         let given = &(&plan.active | &plan.standby) | &plan.warmup;
         let unknown: Vec<TaskId> = given.into_iter().filter(|task| !is_known(task)).collect();
         if unknown.is_empty() {

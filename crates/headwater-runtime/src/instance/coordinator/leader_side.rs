@@ -15,7 +15,9 @@ use crate::facts::{MemberFacts, MemberPlan};
 use crate::instance::ends::{Racks, end_offsets, racks};
 use crate::instance::error::InstanceError;
 use crate::instance::group::GroupCommand;
+use crate::instance::matched::{MatchedTopology, Misfit, rematch};
 use crate::instance::plan::{GroupFacts, Planned, plan, settings};
+use crate::instance::shared::Shared;
 
 /// Where the changelogs of each task end, summed up; `None`: that could not be found out in time.
 pub(super) type Ends = Option<BTreeMap<TaskId, u64>>;
@@ -47,16 +49,22 @@ impl Coordinator {
     /// The group wants a plan.
     pub(super) fn lead(&mut self, generation: i32, members: Vec<JoinedMember>) {
         self.leading.begins_anew();
+        let looks = self.sees_other_topics(&members);
         self.leading.planning = Some((generation, members));
-        let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
+        let (mut shared, events) = (Arc::clone(&self.shared), self.events.clone());
         self.jobs.spawn(async move {
+            let matched = if looks { rematch_in_time(&shared).await } else { Ok(None) };
+            if let Ok(Some(matched)) = &matched {
+                let matched = Arc::clone(matched);
+                shared = Arc::new(Shared { matched, ..(*shared).clone() });
+            }
             let looked = async { tokio::join!(end_offsets(&shared), racks(&shared)) };
             let Ok((ends, racks)) = tokio::time::timeout(ENDS_WAIT, looked).await else {
                 tracing::warn!(
                     generation, waited_ms = ENDS_WAIT.as_millis(),
                     "nobody says where changelogs end; tasks stay where their state seems to be"
                 );
-                send(&events, Event::LookedUp { generation, ends: None, racks: None });
+                send(&events, Event::LookedUp { generation, ends: None, racks: None, matched });
                 return;
             };
             let ends = ends.inspect_err(|error| {
@@ -69,24 +77,54 @@ impl Coordinator {
                 tracing::warn!(generation, %error, "the racks of partitions are those known before");
             });
             let (ends, racks) = (ends.ok(), racks.ok().flatten());
-            send(&events, Event::LookedUp { generation, ends, racks });
+            send(&events, Event::LookedUp { generation, ends, racks, matched });
         });
     }
 
-    pub(super) fn looked_up(&mut self, generation: i32, ends: &Ends, racks: Option<Racks>) {
+    /// Whether some member sees other source topics than those that this one goes on with.
+    fn sees_other_topics(&self, members: &[JoinedMember]) -> bool {
+        let ours = &self.shared.matched.source_topics;
+        // What cannot be read is told of when the plan is made, and members of older versions do not say.
+        let facts = members.iter().filter_map(|member| MemberFacts::decode(&member.facts).ok());
+        let mut seen = facts.map(|facts| facts.source_topics).filter(|seen| !seen.is_empty());
+        self.topics.seen != *ours || seen.any(|seen| seen != *ours)
+    }
+
+    pub(super) fn looked_up(
+        &mut self,
+        generation: i32,
+        ends: &Ends,
+        racks: Option<Racks>,
+        matched: Result<Option<Arc<MatchedTopology>>, Misfit>,
+    ) {
         if let Some(racks) = racks {
             self.leading.racks = racks;
         }
         // Another round may have begun meanwhile.
         match self.leading.planning.take() {
-            Some((waiting, members)) if waiting == generation => {
-                self.make_plan(generation, members, ends);
-            }
+            Some((waiting, members)) if waiting == generation => match matched {
+                Ok(matched) => {
+                    let matched = matched.unwrap_or_else(|| Arc::clone(&self.shared.matched));
+                    self.make_plan(generation, members, ends, &matched);
+                }
+                Err(misfit @ Misfit::Passing(_)) => {
+                    self.misfit(misfit);
+                    let matched = Arc::clone(&self.shared.matched);
+                    self.make_plan(generation, members, ends, &matched);
+                }
+                Err(misfit) => self.misfit(misfit),
+            },
             other => self.leading.planning = other,
         }
     }
 
-    fn make_plan(&mut self, generation: i32, members: Vec<JoinedMember>, ends: &Ends) {
+    fn make_plan(
+        &mut self,
+        generation: i32,
+        members: Vec<JoinedMember>,
+        ends: &Ends,
+        matched: &MatchedTopology,
+    ) {
         let mut facts: BTreeMap<MemberId, MemberFacts> = BTreeMap::new();
         let mut assignments = Vec::with_capacity(members.len());
         for member in members {
@@ -108,8 +146,9 @@ impl Coordinator {
         let group = GroupFacts {
             generation,
             settings: &settings,
-            tasks: &self.shared.tasks,
-            changelogs: &self.shared.changelogs,
+            source_topics: &matched.source_topics,
+            tasks: &matched.tasks,
+            changelogs: &matched.changelogs,
             ends: ends.as_ref(),
             racks: &self.leading.racks,
             members: &facts,
@@ -123,7 +162,7 @@ impl Coordinator {
                 let told = planned.told.into_iter();
                 assignments.extend(told.map(|(member_id, plan)| {
                     let active = plan.active.iter();
-                    let partitions = active.flat_map(|task| self.shared.inputs(*task)).collect();
+                    let partitions = active.flat_map(|task| matched.inputs(*task)).collect();
                     MemberAssignment { member_id, assignment: plan.encode(), partitions }
                 }));
                 send(&self.group, GroupCommand::Plan(assignments));
@@ -135,9 +174,11 @@ impl Coordinator {
     /// Tasks that only some members have wait until all are of one version: said with each plan.
     fn name_other_versions(&self, facts: &BTreeMap<MemberId, MemberFacts>) {
         let ours = self.shared.task_counts();
-        let others = facts
-            .iter()
-            .filter(|(_, facts)| !facts.task_counts.is_empty() && facts.task_counts != ours);
+        // Whoever sees other topics may well count other tasks.
+        let same_topics = |facts: &MemberFacts| facts.source_topics == self.topics.seen;
+        let others = facts.iter().filter(|(_, facts)| {
+            same_topics(facts) && !facts.task_counts.is_empty() && facts.task_counts != ours
+        });
         for (member, facts) in others {
             tracing::warn!(
                 %member, its_tasks = ?facts.task_counts, tasks = ?ours,
@@ -170,6 +211,16 @@ impl Coordinator {
             self.ask_for_a_round();
         }
     }
+}
+
+/// What is not known in time counts as unchanged; whoever sees it asks again.
+async fn rematch_in_time(shared: &Shared) -> Result<Option<Arc<MatchedTopology>>, Misfit> {
+    let limit = Duration::from_millis(shared.config.default_api_timeout_ms);
+    let Ok(matched) = tokio::time::timeout(limit, rematch(shared)).await else {
+        tracing::warn!(waited_ms = limit.as_millis(), "nobody says which source topics there are");
+        return Ok(None);
+    };
+    Ok(matched?.map(Arc::new))
 }
 
 /// Who is told what, why anything changes, and what is waited for.

@@ -49,7 +49,7 @@ pub(super) fn start_fetcher(
     commands
 }
 
-pub(super) fn watch_topics(
+pub(super) fn watch_kept_topics(
     shared: &Arc<Shared>,
     jobs: &mut JoinSet<()>,
     events: mpsc::UnboundedSender<Event>,
@@ -57,8 +57,8 @@ pub(super) fn watch_topics(
     let interval = Duration::from_millis(shared.config.metadata_max_age_ms);
     let shared = Arc::clone(shared);
     jobs.spawn(async move {
-        let error = shared.topics_watch.run(&*shared.broker, interval).await;
-        send(&events, Event::Topics(Box::new(error)));
+        let error = shared.kept_topics.watch(&*shared.broker, interval).await;
+        send(&events, Event::TopicGone(Box::new(error)));
     });
 }
 

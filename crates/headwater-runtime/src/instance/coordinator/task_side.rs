@@ -197,7 +197,7 @@ impl Coordinator {
                     InstanceError::Open { source, .. } if self.is_first_damage(task, source)
                 );
                 self.drive(task, TaskEvent::OpenFailed { instance_goes_on, rebuild });
-                if rebuild {
+                if rebuild || self.is_about_matched_topic(&error) {
                     return;
                 }
                 if wanted == Some(Role::Standby) {
@@ -424,19 +424,24 @@ impl Coordinator {
         let FetchFailure { task, topic_partition, error } = failure;
         let Some(entry) = self.tasks.get(&task) else { return };
         let thread = entry.thread;
-        self.drive(task, TaskEvent::Interrupted { commit: true });
+        let topic = topic_partition.topic.clone();
         let error = match error {
             None => InstanceError::NoOffset { topic_partition },
             Some(error) => {
                 InstanceError::Broker { task, operation: "read its input", source: Box::new(error) }
             }
         };
+        if self.is_about_matched_topic(&error) {
+            self.topics.unread.insert((task, topic));
+            return;
+        }
+        self.drive(task, TaskEvent::Interrupted { commit: true });
         self.uncaught(Some(thread), error);
     }
 
     /// What each task may keep for reading of what it has written.
     fn read_cache_bytes(&self) -> usize {
-        READ_CACHE_BYTES / self.shared.tasks.tasks.len().max(1)
+        READ_CACHE_BYTES / self.shared.matched.tasks.tasks.len().max(1)
     }
 }
 

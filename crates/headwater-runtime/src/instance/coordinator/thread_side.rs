@@ -93,6 +93,7 @@ impl Coordinator {
             writer_options: WriterOptions {
                 delivery_timeout: Duration::from_millis(shared.config.delivery_timeout_ms),
             },
+            topology: shared.topology.clone(),
             production: Production {
                 handler: Arc::clone(&shared.handlers.production),
                 partition_counts: Arc::clone(&shared.partition_counts),
@@ -145,7 +146,7 @@ impl Coordinator {
     /// Only who has a thread of its own can wait; else what was there at the start has to do.
     fn topic_lookup(&self) -> Option<Arc<dyn TopicLookup>> {
         let shared = &self.shared;
-        let is_used = shared.programs.values().any(|program| program.chooses_topics);
+        let is_used = shared.matched.programs.values().any(|program| program.chooses_topics);
         if !is_used || self.execution == Execution::InPlace {
             return None;
         }
@@ -329,6 +330,7 @@ impl Coordinator {
                             self.lose_membership(Member::Leaving);
                         }
                     }
+                    CommitFailure::Fatal(error) if self.is_about_matched_topic(&error) => {}
                     CommitFailure::Fatal(error) => self.uncaught(Some(thread), error),
                 }
             }

@@ -8,7 +8,7 @@ use headwater_changelog::BlockingExt;
 use headwater_topology::TaskId;
 
 use super::task_side::send;
-use super::{Coordinator, Event, Member, Plan};
+use super::{Coordinator, Ending, Event, Member, Plan};
 use crate::instance::life_cycle::{Stage, TaskEvent};
 use crate::worker::ToWorker;
 
@@ -32,6 +32,7 @@ impl Coordinator {
             .chain(self.purge.due_at())
             .chain(self.waits.due().filter(|due| *due > now))
             .chain(self.leading.probe_at)
+            .chain(self.topics.due().filter(|_| self.ending == Ending::No))
             .chain(self.beats.silence.due().filter(|_| self.minds_beats()))
             .chain(self.hand_over_due())
             .chain(self.joins_at.filter(|_| self.member == Member::Yes))
@@ -55,6 +56,7 @@ impl Coordinator {
             self.beat(now);
         }
         self.probe(now);
+        self.look_at_topics(now);
         self.refresh_limits(now);
         self.purge(now);
         self.clean(now);

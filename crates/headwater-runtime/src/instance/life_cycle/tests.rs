@@ -30,6 +30,7 @@ fn events() -> Vec<TaskEvent> {
         TaskEvent::ThreadReady,
         TaskEvent::Damaged,
         TaskEvent::GoesWell,
+        TaskEvent::InputsChanged,
     ];
     for yes in [true, false] {
         events.extend([
@@ -134,6 +135,30 @@ fn a_task_that_was_taken_away_and_given_back_while_it_was_opened_is_prepared_ane
             assert_eq!(actions, [TaskAction::Prepare(Role::Active)], "{stage:?}, {taken:?}");
         }
     }
+}
+
+#[test]
+fn a_task_that_reads_something_else_keeps_its_stores_open() {
+    for (stage, happens, expected) in [
+        (Stage::Opening, TaskEvent::Opened { has_changelogs: true }, vec![]),
+        (Stage::Preparing, TaskEvent::Opened { has_changelogs: true }, vec![]),
+        (Stage::Restoring, TaskEvent::ReadingStopped, vec![TaskAction::StopRestoring]),
+        (
+            Stage::Running,
+            TaskEvent::LeftThread { clean: true },
+            vec![TaskAction::TakeOffThread { commit: true }],
+        ),
+    ] {
+        let changed = task(stage, Some(Role::Active)).on(TaskEvent::InputsChanged, NOW);
+        assert_eq!(changed.actions, expected, "{stage:?}");
+        let then = changed.next.unwrap().on(happens, NOW);
+        assert_eq!(then.actions, [TaskAction::Prepare(Role::Active)], "{stage:?}");
+    }
+    let ready = task(Stage::Ready, Some(Role::Active)).on(TaskEvent::InputsChanged, NOW);
+    assert_eq!(ready.actions, [TaskAction::Prepare(Role::Active)]);
+    let unclean = task(Stage::Running, Some(Role::Active)).on(TaskEvent::InputsChanged, NOW);
+    let unclean = unclean.next.unwrap().on(TaskEvent::LeftThread { clean: false }, NOW);
+    assert_eq!(unclean.actions, [TaskAction::CloseStores { complete: false }]);
 }
 
 /// Kafka Streams calls it recycling (feature row R23): from one role to the other and back the

@@ -47,11 +47,15 @@ fn members(members: &[(u32, &[u32])]) -> BTreeMap<MemberId, MemberFacts> {
             leaving: false,
             endpoint: None,
             task_counts: BTreeMap::new(),
+            source_topics: SourceTopics::new(),
         };
         (MemberId::from(char::from(name).to_string()), facts)
     };
     members.iter().zip(b'a'..).map(member).collect()
 }
+
+/// What the tasks follow from plays no part in where they go.
+static NO_TOPICS: SourceTopics = SourceTopics::new();
 
 /// Every changelog ends here.
 fn ends(tasks: &TaskPlan, end: u64) -> BTreeMap<TaskId, u64> {
@@ -67,7 +71,16 @@ fn facts<'a>(
     static SETTINGS: std::sync::OnceLock<Settings> = std::sync::OnceLock::new();
     static RACKS: Racks = Racks::new();
     let settings = SETTINGS.get_or_init(|| settings(&StreamsConfig::new("app")));
-    GroupFacts { generation: 7, settings, tasks, changelogs, ends, racks: &RACKS, members }
+    GroupFacts {
+        generation: 7,
+        settings,
+        source_topics: &NO_TOPICS,
+        tasks,
+        changelogs,
+        ends,
+        racks: &RACKS,
+        members,
+    }
 }
 
 fn make_plan(
@@ -357,6 +370,7 @@ fn tasks_run_in_the_racks_of_their_partitions() {
         let facts = GroupFacts {
             generation: 7,
             settings: &settings,
+            source_topics: &NO_TOPICS,
             tasks: &tasks_of_plan,
             changelogs: &changelogs,
             ends: Some(&ends),

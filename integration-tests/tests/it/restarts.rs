@@ -10,7 +10,7 @@ use headwater::fjall::FjallBackend;
 use headwater::prelude::*;
 use headwater::sled::SledBackend;
 use headwater::store::{Direction, KeyRange, KeyValueBytes, MemoryBackend, StoreBackend};
-use headwater_testing::{Restart, TopologyTestDriver};
+use headwater_testing::{Restart, TestRecord, TopologyTestDriver};
 use proptest::prelude::*;
 
 use operators::{OPERATORS, Operator, Same, WAITING};
@@ -47,6 +47,9 @@ impl Outcome {
 /// A record of the input: whether it goes to the other topic, key and value.
 type Input = (bool, String, i64);
 
+/// From here on values stand for none: what tables have of the key is deleted.
+const DELETED: i64 = 8;
+
 struct Setting {
     backend: Arc<dyn StoreBackend>,
     cache_bytes: u64,
@@ -78,7 +81,9 @@ fn run(operator: &Operator, input: &[Input], setting: Setting) -> Outcome {
             driver.restart(how).expect("tasks begin anew");
         }
         let timestamp = 3 * i64::try_from(index).expect("a short input");
-        topic.pipe_input_at(key, value, timestamp).expect("no task fails");
+        let value = Some(*value).filter(|value| *value < DELETED);
+        let record = TestRecord::new(key.clone(), value).at(timestamp);
+        topic.pipe_record(&record).expect("no task fails");
     }
     if setting.closes {
         let topic = driver.create_input_topic("in", Utf8, Long);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use headwater::prelude::*;
 use headwater::{
-    ContextError, EagerBufferConfig, Joined, Record, StoreSupplier, StrictBufferConfig, Suppressed,
-    TimestampedKeyValueStoreWithHeaders, ValueTransformerWithKey,
+    ContextError, DslStoreFormat, EagerBufferConfig, Joined, Record, StoreSupplier,
+    StrictBufferConfig, Suppressed, TimestampedKeyValueStoreWithHeaders, ValueTransformerWithKey,
 };
 
 /// Builds `in`, and `other` where it reads that too, to `out` over the store `kept`, all of text and numbers.
@@ -86,6 +86,56 @@ pub(super) const OPERATORS: &[Operator] = &[
             write(&table(builder, "in", "table").transform_values(supplier, processed));
         })
     },
+    one("filter of a table", |builder| {
+        let table = table(builder, "in", "table");
+        write(&table.filter_materialized(|_, value| value % 3 != 0, kept()));
+    }),
+    one("filter_not of a table, in memory", |builder| {
+        let table = table(builder, "in", "table");
+        write(&table.filter_not_materialized(|_, value| value % 3 != 0, kept().in_memory()));
+    }),
+    one("map_values of a table", |builder| {
+        let table = table(builder, "in", "table");
+        write(&table.map_values_materialized(|_, value| value * 3 + 1, kept()));
+    }),
+    one("map_values of a filter of a table", |builder| {
+        let filtered = table(builder, "in", "table").filter(|_, value| value % 3 != 0);
+        write(&filtered.map_values_materialized(|_, value| value * 3 + 1, kept()));
+    }),
+    with_times(one("filter of a versioned table", |builder| {
+        let history = Duration::from_mins(1);
+        let versions = StoreSupplier::persistent_versioned_key_value_store("table", history);
+        let consumed = Consumed::with(Utf8, Long);
+        let table = builder.table("in", consumed, Materialized::from_supplier(versions));
+        let kept = StoreSupplier::persistent_versioned_key_value_store("kept", history);
+        let kept = Materialized::from_supplier(kept);
+        write(&table.filter_materialized(|_, value| value % 3 != 0, kept));
+    })),
+    Operator {
+        with_cache: Same::Nothing,
+        ..one("transform_values, materialized", |builder| {
+            builder.add_state_store(Stores::key_value("seen", Utf8, Long));
+            let supplier = |context: &mut ProcessingContext<'_, '_>| {
+                Ok(Counting { seen: context.key_value_store("seen")? })
+            };
+            let processed = Processed::new().with_stores(["seen"]);
+            let table = table(builder, "in", "table");
+            write(&table.transform_values_materialized(supplier, kept(), processed));
+        })
+    },
+    one("table that keeps headers", |builder| {
+        builder.dsl_store_format(DslStoreFormat::Headers);
+        write(&builder.table("in", Consumed::with(Utf8, Long), kept()));
+    }),
+    one("count that keeps headers", |builder| {
+        builder.dsl_store_format(DslStoreFormat::Headers);
+        write(&numbers(builder).count(kept()));
+    }),
+    one("table without timestamps", |builder| {
+        let plain = StoreSupplier::persistent_key_value_store("kept");
+        let plain = Materialized::from_supplier(plain);
+        write(&builder.table("in", Consumed::with(Utf8, Long), plain));
+    }),
     of_updates("grouped table: aggregate", |builder| {
         let sums = by_letter(builder).aggregate(
             || 5,

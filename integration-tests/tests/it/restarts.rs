@@ -35,8 +35,10 @@ impl Outcome {
     fn is(&self, expected: &Self, same: Same) -> bool {
         let known = expected.last();
         let results = self.last().into_iter().all(|(key, value)| known.get(key) == Some(&value));
+        let values = results && self.last().len() == known.len();
         match same {
-            Same::All => results && self.last().len() == known.len() && self.kept == expected.kept,
+            Same::All => values && self.kept == expected.kept,
+            Same::Values => values,
             Same::Kept => self.kept == expected.kept,
             Same::Results => results,
             Same::Nothing => true,

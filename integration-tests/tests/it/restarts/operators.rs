@@ -27,6 +27,8 @@ pub(super) struct Operator {
 pub(super) enum Same {
     /// The last result of each key, and what is kept.
     All,
+    /// The last result of each key.
+    Values,
     /// What is kept.
     Kept,
     /// The last result of each key that both have.
@@ -41,6 +43,12 @@ const fn one(name: &'static str, build: fn(&StreamsBuilder)) -> Operator {
 
 const fn two(name: &'static str, build: fn(&StreamsBuilder)) -> Operator {
     Operator { reads_other: true, ..one(name, build) }
+}
+
+/// A join of tables: a cache holds back that what never was is deleted, as in Kafka Streams, and the result stays as old
+/// as it is.
+const fn of_tables(name: &'static str, build: fn(&StreamsBuilder)) -> Operator {
+    Operator { with_cache: Same::Values, ..two(name, build) }
 }
 
 /// An operator that sends results when stream time has gone on.
@@ -155,11 +163,11 @@ pub(super) const OPERATORS: &[Operator] = &[
         let consumed = Consumed::with(Utf8, Long);
         write(&builder.table("in", consumed, Materialized::from_supplier(kept)));
     })),
-    two("join of tables", |builder| {
+    of_tables("join of tables", |builder| {
         let (left, right) = (table(builder, "in", "left"), table(builder, "other", "right"));
         write(&left.join_materialized(&right, |l, r| l * 100 + r, kept()));
     }),
-    two("left join of tables", |builder| {
+    of_tables("left join of tables", |builder| {
         let (left, right) = (table(builder, "in", "left"), table(builder, "other", "right"));
         write(&left.left_join_materialized(
             &right,
@@ -167,14 +175,14 @@ pub(super) const OPERATORS: &[Operator] = &[
             kept(),
         ));
     }),
-    two("outer join of tables", |builder| {
+    of_tables("outer join of tables", |builder| {
         let (left, right) = (table(builder, "in", "left"), table(builder, "other", "right"));
         let joiner = |l: Option<&i64>, r: Option<&i64>| {
             l.copied().unwrap_or(50) * 100 + r.copied().unwrap_or(50)
         };
         write(&left.outer_join_materialized(&right, joiner, kept()));
     }),
-    two("join by foreign key", |builder| {
+    of_tables("join by foreign key", |builder| {
         let (left, right) = (table(builder, "in", "left"), table(builder, "other", "right"));
         write(&left.join_on_foreign_key_materialized(
             &right,
@@ -184,7 +192,7 @@ pub(super) const OPERATORS: &[Operator] = &[
             kept(),
         ));
     }),
-    two("left join by foreign key", |builder| {
+    of_tables("left join by foreign key", |builder| {
         let (left, right) = (table(builder, "in", "left"), table(builder, "other", "right"));
         write(&left.left_join_on_foreign_key_materialized(
             &right,

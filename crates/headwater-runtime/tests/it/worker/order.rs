@@ -74,40 +74,6 @@ fn records_of_an_earlier_life_are_not_taken() {
 }
 
 #[test]
-fn an_input_that_was_reset_to_an_earlier_offset_goes_on_there() {
-    // Whether what came before has been processed by then, or has not.
-    for runs_before in [true, false] {
-        let mut harness = two_inputs(MaxTaskIdle::Never);
-        harness.fetch_at("in", 0, &[("a0", "x", 0), ("a1", "x", 1), ("a2", "x", 2)]);
-        if runs_before {
-            harness.run();
-        }
-        harness.reset("in", 1);
-        harness.fetch("in", &[("b1", "x", 3)]);
-        harness.fetch("in", &[("b2", "x", 4)]);
-        harness.run();
-        assert_eq!(order(&mut harness), "a0 a1 a2 b1 b2", "{runs_before}");
-        harness.pass(Duration::from_secs(30));
-        harness.run();
-        assert_eq!(harness.finish_commit()[0], ("in-0".to_owned(), 3), "{runs_before}");
-    }
-}
-
-#[test]
-fn a_reset_is_committed() {
-    let mut harness = two_inputs(MaxTaskIdle::Never);
-    harness.fetch_at("in", 0, &[("a0", "x", 0), ("a1", "x", 1)]);
-    harness.run();
-    harness.pass(Duration::from_secs(30));
-    harness.run();
-    assert_eq!(harness.finish_commit()[0], ("in-0".to_owned(), 2));
-    harness.reset("in", 0);
-    harness.pass(Duration::from_secs(30));
-    harness.run();
-    assert_eq!(harness.finish_commit()[0], ("in-0".to_owned(), 0));
-}
-
-#[test]
 fn a_batch_that_begins_before_the_position_is_entered_in_the_middle() {
     let mut harness = two_inputs(MaxTaskIdle::Never);
     harness.fetch("in", &[("a0", "x", 0), ("a1", "x", 1)]);

@@ -309,7 +309,7 @@ fn sums_table(compared: &[Compared]) -> String {
         assert!(ours.restored <= PROTOTYPE.restored, "{ours:?}");
     }
     let mut table = "\
-| | HA | prototype, racks and tags off | ours, racks and tags off | ours, racks and tags on |
+| | HA | the specification's prototype, racks and tags off | ours, racks and tags off | ours, racks and tags on |
 |---|---|---|---|---|
 "
     .to_owned();

@@ -1,6 +1,8 @@
 //! Topics are deleted, made anew, get more partitions and lose records, under an application that
 //! reads them.
 
+use std::collections::BTreeMap;
+
 use headwater::broker::{DeleteRecords, NewTopic, TopicPartition, Topics as _};
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::{CreatePartitionsRequest, TopicName};
@@ -34,7 +36,7 @@ async fn create(topic: &str) {
         name: topic.into(),
         partitions: PARTITIONS,
         replication_factor: None,
-        configs: Default::default(),
+        configs: BTreeMap::default(),
     };
     kafka().await.create_topic(&topic).await.unwrap();
 }

@@ -5,13 +5,16 @@ mod show;
 #[expect(clippy::needless_raw_string_hashes, reason = "expect-test writes its texts so")]
 mod tests;
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use headwater::broker::{BrokerError, GroupState};
-use headwater::kafka::{AddressError, Kafka, KafkaOptions};
-use headwater::{GroupView, view_group};
+use headwater::kafka::{AddressError, BootstrapServers, Kafka, KafkaOptions};
+use headwater::runtime::ConfigError;
+use headwater::{GroupView, KafkaOptionsError, StreamsConfig, kafka_options, view_group};
 
 use crate::output::{fail, print};
 
@@ -23,9 +26,12 @@ use crate::output::{fail, print};
 pub(crate) struct Arguments {
     /// The application's id.
     application_id: String,
-    /// Servers of the cluster: HOST:PORT, separated by commas.
-    #[arg(long)]
-    bootstrap: String,
+    /// Servers of the cluster: HOST:PORT, separated by commas. They go before those of the file.
+    #[arg(long, required_unless_present = "command_config")]
+    bootstrap: Option<String>,
+    /// A file of properties, such as the application's own: `security.protocol`, `ssl.…`, `sasl.…`, `bootstrap.servers`.
+    #[arg(long, value_name = "FILE")]
+    command_config: Option<PathBuf>,
     /// How to print it.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -47,10 +53,18 @@ enum Format {
 enum GroupError {
     #[error("--bootstrap: {0}")]
     Addresses(#[from] AddressError),
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{}: {source}", path.display())]
+    Config { path: PathBuf, source: ConfigError },
+    #[error("{} does not set bootstrap.servers, and --bootstrap is not given", path.display())]
+    NoServers { path: PathBuf },
+    #[error("{}: {source}", path.display())]
+    Options { path: PathBuf, source: KafkaOptionsError },
     #[error("group {application_id}: {source}")]
     Broker { application_id: String, source: Box<BrokerError> },
-    #[error("{bootstrap} has not answered in {limit_s} s")]
-    TimedOut { bootstrap: String, limit_s: u64 },
+    #[error("{servers} has not answered in {limit_s} s")]
+    TimedOut { servers: BootstrapServers, limit_s: u64 },
     #[error("the runtime of the client does not start: {0}")]
     Runtime(#[from] std::io::Error),
 }
@@ -70,8 +84,29 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
+/// How the cluster is spoken to.
+fn options(arguments: &Arguments) -> Result<KafkaOptions, GroupError> {
+    let servers: Option<BootstrapServers> =
+        arguments.bootstrap.as_deref().map(str::parse).transpose()?;
+    let Some(path) = &arguments.command_config else {
+        return Ok(KafkaOptions::new(servers.expect("one of the two is required")));
+    };
+    let text = fs::read_to_string(path)
+        .map_err(|source| GroupError::Read { path: path.clone(), source })?;
+    let mut config = StreamsConfig::from_properties(&text)
+        .map_err(|source| GroupError::Config { path: path.clone(), source })?;
+    if let Some(servers) = servers {
+        config.bootstrap_servers = Some(servers.to_string());
+    }
+    if config.bootstrap_servers.is_none() {
+        return Err(GroupError::NoServers { path: path.clone() });
+    }
+    kafka_options(&config).map_err(|source| GroupError::Options { path: path.clone(), source })
+}
+
 fn look(arguments: &Arguments) -> Result<GroupView, GroupError> {
-    let options = KafkaOptions::new(arguments.bootstrap.parse()?);
+    let options = options(arguments)?;
+    let servers = options.bootstrap_servers.clone();
     let application_id = &arguments.application_id;
     let limit = Duration::from_secs(arguments.timeout_s);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -85,9 +120,6 @@ fn look(arguments: &Arguments) -> Result<GroupView, GroupError> {
         GroupError::Broker { application_id, source: Box::new(source) }
     };
     looked
-        .map_err(|_| GroupError::TimedOut {
-            bootstrap: arguments.bootstrap.clone(),
-            limit_s: arguments.timeout_s,
-        })?
+        .map_err(|_| GroupError::TimedOut { servers, limit_s: arguments.timeout_s })?
         .map_err(broker_error)
 }

@@ -6,13 +6,14 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 use headwater::broker::{Broker, simple};
 use headwater::embedded::Embedded;
+use headwater::kafka::KafkaOptions;
 use headwater::prelude::*;
 use headwater::runtime::Execution;
 use headwater::store::MemoryBackend;
 use headwater::{TaskRole, view_group};
 use uuid::Uuid;
 
-use super::show;
+use super::{Arguments, options, show};
 
 async fn start(broker: &Embedded, process: u128) -> Instance {
     let builder = StreamsBuilder::new();
@@ -114,4 +115,52 @@ async fn a_group_shows_who_does_what_and_why() {
     "#]],
     )
     .await;
+}
+
+/// What the properties of a file and `--bootstrap` come to: the servers, and whether the connection is secured.
+fn check_options(bootstrap: Option<&str>, properties: &str, expected: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("client.properties");
+    std::fs::write(&path, properties).unwrap();
+    let arguments = Arguments {
+        application_id: "app".to_owned(),
+        bootstrap: bootstrap.map(str::to_owned),
+        command_config: Some(path.clone()),
+        format: super::Format::Text,
+        timeout_s: 1,
+    };
+    let told = match options(&arguments) {
+        Ok(options) => {
+            let plain = KafkaOptions::new(options.bootstrap_servers.clone()).security;
+            let is_plain = options.security == plain;
+            format!("{}, {}", options.bootstrap_servers, if is_plain { "plain" } else { "secured" })
+        }
+        Err(error) => error.to_string().replace(&path.display().to_string(), "FILE"),
+    };
+    assert_eq!(told, expected, "{bootstrap:?} {properties:?}");
+}
+
+#[test]
+fn settings_come_from_a_file_and_servers_from_the_command() {
+    let secured = "bootstrap.servers=one:9092\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n\
+                   sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username=\"a\" password=\"b\";\n";
+    check_options(None, "bootstrap.servers=one:9092\n", "one:9092, plain");
+    check_options(None, secured, "one:9092, secured");
+    check_options(Some("two:9093"), secured, "two:9093, secured");
+    check_options(Some("two:9093"), "application.id=app\n", "two:9093, plain");
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_named_with_the_setting() {
+    check_options(
+        None,
+        "num.stream.threads=two\n",
+        "FILE: num.stream.threads cannot be \"two\": it must be a whole number from 0",
+    );
+    check_options(
+        Some("nowhere"),
+        "",
+        "--bootstrap: `nowhere` is not an address of a Kafka broker: the port is missing",
+    );
+    check_options(None, "", "FILE does not set bootstrap.servers, and --bootstrap is not given");
 }

@@ -213,16 +213,17 @@ where
         }
         unmatched.take_due(cx, timestamp, |cx, (time, side), key, value| {
             let key = self.own.read_key(key)?;
-            if side == self.side {
+            let joined = if side == self.side {
                 let value = self.own.read_value(value)?;
-                self.forward(cx, Some(&key), (&value, None), time)
+                (self.joiner)(Some(&key), Some(&value), None)?
             } else {
                 let value = self.other.read_value(value)?;
-                let joined = (self.joiner)(Some(&key), None, Some(&value))?;
-                self.below.forward(cx, Record::new(Some(&key), joined.as_ref(), time))?;
-                cx.enter(self.index);
-                Ok(())
-            }
+                (self.joiner)(Some(&key), None, Some(&value))?
+            };
+            let joined = Record::new(Some(&key), joined.as_ref(), time);
+            cx.guarded(|cx| self.below.forward(cx, joined))?;
+            cx.enter(self.index);
+            Ok(())
         })
     }
 

@@ -245,7 +245,7 @@ impl<K: 'static, V: 'static> Suppress<K, V> {
         let change = Change::new(new.as_ref(), old.as_ref());
         let timestamp = buffered.context.timestamp;
         let forward = |cx: &mut Cx<'_>| self.below.forward(cx, &key, change, timestamp);
-        Ok(cx.in_context(&buffered.context, forward)?)
+        Ok(cx.in_context(&buffered.context, |cx| cx.guarded(forward))?)
     }
 }
 

@@ -289,7 +289,8 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
         let value = self.value.deserialize(Payload::new(stored.value))?;
         let timestamp = stored.timestamp.unwrap_or(window.end);
         let key = Windowed { key: self.key.deserialize(Payload::new(bare))?, window };
-        self.below.forward(cx, &key, Change::new(Some(&value), None), timestamp)?;
+        let change = Change::new(Some(&value), None);
+        cx.guarded(|cx| self.below.forward(cx, &key, change, timestamp))?;
         cx.enter(self.index);
         Ok(true)
     }

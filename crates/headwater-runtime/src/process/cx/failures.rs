@@ -77,12 +77,15 @@ impl Cx<'_> {
         self.handle_failure(node, kind, error, reason)
     }
 
-    /// Runs user code; when it panics the handler decides, as for any other failure. `Ok` means to go on
+    /// Runs what may panic; then the handler decides, as for any other failure, and `Ok` means to go on
     /// without what was run.
+    ///
+    /// A panic ends the whole input record unless it is caught here: so is what is sent on later than its
+    /// record came, and must not take with it what is sent on after it, or be tried again for ever.
     ///
     /// # Errors
     /// What `f` answers, and [`TaskErrorKind::Record`] when it panics and the handler says to fail.
-    pub(crate) fn guarded(
+    pub fn guarded(
         &mut self,
         f: impl FnOnce(&mut Cx<'_>) -> Result<(), TaskError>,
     ) -> Result<(), TaskError> {

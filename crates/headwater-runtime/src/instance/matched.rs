@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use headwater_broker::{BrokerError, NextStep, TopicName, TopicPartition};
 use headwater_topology::{TaskId, TaskPlan, Topology};
@@ -120,7 +121,8 @@ pub(super) async fn rematch(shared: &Shared) -> Result<Option<MatchedTopology>, 
     let refit = || refit_topics(&*shared.broker, &shared.topology, &shared.config);
     let (topology, checked) = match refit().await {
         Err(TopicsError::SourcesGone { .. }) => {
-            tokio::time::sleep(SECOND_LOOK).await;
+            let max_age = Duration::from_millis(shared.config.metadata_max_age_ms);
+            tokio::time::sleep(SECOND_LOOK.min(max_age / 2)).await;
             refit().await?
         }
         refitted => refitted?,

@@ -39,6 +39,11 @@ pub(super) struct Leading {
 }
 
 impl Leading {
+    /// Whether a plan is being made: who asks for another round now throws it away.
+    pub(super) const fn is_planning(&self) -> bool {
+        self.planning.is_some()
+    }
+
     /// A round begins: what was planned before does not count any more.
     pub(super) fn begins_anew(&mut self) {
         (self.planning, self.planned, self.probe_at) = (None, None, None);

@@ -85,7 +85,8 @@ impl Coordinator {
             self.topics.next = soon;
         }
         // Who is not in the group, or about to join again, brings along what it has seen.
-        if is_news && self.member == Member::Yes && self.plan == Plan::Followed {
+        let is_settled = self.plan == Plan::Followed && !self.leading.is_planning();
+        if is_news && self.member == Member::Yes && is_settled {
             tracing::info!("the source topics have changed; the group is joined again");
             self.ask_for_a_round();
         }

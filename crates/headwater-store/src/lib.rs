@@ -102,6 +102,7 @@ mod table;
 mod timestamped;
 mod versioned;
 mod view;
+mod watched;
 
 pub use access::{CommittedSegments, CommittedStore, KeyValueAccess, KeyValueRead};
 pub use backend::{Capabilities, OpenOptions, SpaceId, StorageReader, StoreBackend, TaskStorage};
@@ -135,3 +136,4 @@ pub use versioned::{VersionedLayout, VersionedOptions, VersionedPut, VersionedRe
 pub use view::{
     Entries, KeyValueStore, TimestampedKeyValueStore, open_key_value, open_timestamped_key_value,
 };
+pub use watched::{StorageWatch, WatchedStorage};

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use headwater_records::{BatchBuilder, Compression, Header, Record, set_base_offset};
 use headwater_store::{
-    CommittedStore, Direction, KeyRange, KeyValueBytes, KeyValueRead, MemoryBackend, OpenOptions,
-    SegmentedKind, SortedBatch, StorageReader, StoreBackend, VersionedOptions, push_window_key,
+    CommittedStore, Direction, KeyRange, KeyValueRead, MemoryBackend, OpenOptions, SegmentedKind,
+    SortedBatch, StorageWatch, StoreBackend, VersionedOptions, WatchedStorage, push_window_key,
     read_headers,
 };
 
@@ -206,32 +206,21 @@ fn a_versioned_store_is_restored_update_by_update() {
     assert_eq!(entries, 4, "two rows of a, the latest value of b, the stream time");
 }
 
-/// A storage that tells which segments it is asked to drop, and takes so many writes.
+/// Tells which segments a storage is asked to drop, and leaves room for so many writes.
 #[derive(Debug)]
-struct Watched {
-    inner: Box<dyn TaskStorage>,
-    dropped: Arc<Mutex<Vec<Range<u64>>>>,
-    room: Arc<AtomicUsize>,
+struct Watch {
+    dropped: Mutex<Vec<Range<u64>>>,
+    room: AtomicUsize,
 }
 
-impl TaskStorage for Watched {
-    fn space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
-        self.inner.space(name)
+impl Watch {
+    fn with_room(room: usize) -> Arc<Self> {
+        Arc::new(Self { dropped: Mutex::default(), room: AtomicUsize::new(room) })
     }
+}
 
-    fn segmented_space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
-        self.inner.segmented_space(name)
-    }
-
-    fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
-        self.inner.spaces()
-    }
-
-    fn drop_space(&mut self, space: SpaceId) -> Result<(), StoreError> {
-        self.inner.drop_space(space)
-    }
-
-    fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
+impl StorageWatch for Watch {
+    fn apply(&self, batch: &SortedBatch<'_>) -> Result<(), StoreError> {
         let room = self.room.load(Ordering::Relaxed);
         let Some(left) = room.checked_sub(1) else {
             let source = std::io::ErrorKind::StorageFull.into();
@@ -240,27 +229,7 @@ impl TaskStorage for Watched {
         self.room.store(left, Ordering::Relaxed);
         let mut dropped = self.dropped.lock().expect("one thread");
         dropped.extend(batch.drops().map(|drop| drop.segments.clone()));
-        self.inner.apply(batch, meta)
-    }
-
-    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.inner.meta(key)
-    }
-
-    fn meta_entries(&self) -> Result<Vec<KeyValueBytes>, StoreError> {
-        self.inner.meta_entries()
-    }
-
-    fn sync(&mut self) -> Result<(), StoreError> {
-        self.inner.sync()
-    }
-
-    fn reader(&self) -> Arc<dyn StorageReader> {
-        self.inner.reader()
-    }
-
-    fn close(self: Box<Self>) -> Result<(), StoreError> {
-        self.inner.close()
+        Ok(())
     }
 }
 
@@ -270,9 +239,8 @@ fn a_segment_is_dropped_once() {
     let options = SegmentedOptions::new(SegmentedKind::Window, 120_000);
     let mut inner = MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
     let space = inner.segmented_space("store").unwrap();
-    let dropped = Arc::default();
-    let room = Arc::new(AtomicUsize::new(usize::MAX));
-    let storage = Watched { inner, dropped: Arc::clone(&dropped), room };
+    let watch = Watch::with_room(usize::MAX);
+    let storage = WatchedStorage::new(inner, Arc::clone(&watch));
     let store = store_in(space, Layout::Segmented(options));
     let memory = RestoreMemory::new(1 << 20);
     let mut step = StoreStep::new(vec![Box::new(storage)], vec![store], &memory);
@@ -282,7 +250,8 @@ fn a_segment_is_dropped_once() {
         step.apply(&[stretch(offset, (&key, Some("x"), start))]).unwrap();
         step.finish(false).unwrap();
     }
-    let dropped: Vec<_> = dropped.lock().unwrap().drain(..).filter(|it| it.end < 1 << 62).collect();
+    let mut dropped = watch.dropped.lock().unwrap();
+    let dropped: Vec<_> = dropped.drain(..).filter(|it| it.end < 1 << 62).collect();
     assert_eq!(dropped, [0..1, 1..2]);
     assert_eq!(step.storages[0].storage.reader().approximate_entries(space).unwrap(), 5);
 }
@@ -295,8 +264,8 @@ fn a_write_that_fails_moves_no_position_and_loses_nothing() {
             MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
         let space = inner.space("store").unwrap();
         let reader = inner.reader();
-        let room = Arc::new(AtomicUsize::new(0));
-        let storage = Watched { inner, dropped: Arc::default(), room: Arc::clone(&room) };
+        let watch = Watch::with_room(0);
+        let storage = WatchedStorage::new(inner, Arc::clone(&watch));
         let memory = RestoreMemory::new(1 << 20);
         let store = store_in(space, layout);
         let mut step = StoreStep::new(vec![Box::new(storage)], vec![store], &memory);
@@ -309,7 +278,7 @@ fn a_write_that_fails_moves_no_position_and_loses_nothing() {
             ChangelogPosition::load(storage, Path::new(""), "changelog", 0).unwrap()
         };
         assert_eq!((step.stores()[0].position.next_offset, stored(&step)), (0, None));
-        room.store(usize::MAX, Ordering::Relaxed);
+        watch.room.store(usize::MAX, Ordering::Relaxed);
         step.finish(true).unwrap();
         assert_eq!(step.stores()[0].position.next_offset, 2);
         assert_eq!(stored(&step), Some(step.stores()[0].position));

@@ -12,8 +12,8 @@ use headwater_changelog::{
 use headwater_embedded::Embedded;
 use headwater_runtime::Program;
 use headwater_store::{
-    ChangelogPosition, KeyValueBytes, MemoryBackend, MemoryContents, MetaKey, MetaUpdate,
-    OpenOptions, SortedBatch, SpaceId, StorageReader, StoreBackend, StoreError, TaskStorage,
+    ChangelogPosition, KeyValueBytes, MemoryBackend, MemoryContents, MetaKey, OpenOptions,
+    SortedBatch, StorageWatch, StoreBackend, StoreError, TaskStorage, WatchedStorage,
 };
 use headwater_topology::TaskId;
 use parking_lot::Mutex;
@@ -220,7 +220,7 @@ impl History {
     ) -> Result<Self, StoreError> {
         let tape = Tape::default();
         let inner = MemoryBackend::new().open(Path::new("history"), &OpenOptions::default())?;
-        let mut storage = Box::new(Taped { inner, tape: Arc::clone(&tape) });
+        let mut storage = Box::new(WatchedStorage::new(inner, Arc::new(OnTape(Arc::clone(&tape)))));
         let space = storage.space("store")?;
         let store = ChangelogStore {
             name: "store".to_owned(),
@@ -311,46 +311,16 @@ impl History {
     }
 }
 
-/// A storage that keeps what is written to it.
+/// Keeps what is written to a storage.
 #[derive(Debug)]
-struct Taped {
-    inner: Box<dyn TaskStorage>,
-    tape: Tape,
-}
+struct OnTape(Tape);
 
-impl TaskStorage for Taped {
-    fn space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
-        self.inner.space(name)
-    }
-    fn segmented_space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
-        self.inner.segmented_space(name)
-    }
-    fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
-        self.inner.spaces()
-    }
-    fn drop_space(&mut self, space: SpaceId) -> Result<(), StoreError> {
-        self.inner.drop_space(space)
-    }
-    fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
+impl StorageWatch for OnTape {
+    fn apply(&self, batch: &SortedBatch<'_>) -> Result<(), StoreError> {
         let owned = |bytes: &[u8]| bytes.to_vec();
         let writes = batch.iter().map(|write| (owned(write.key), write.value.map(owned)));
-        self.tape.lock().extend(writes);
-        self.inner.apply(batch, meta)
-    }
-    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.inner.meta(key)
-    }
-    fn meta_entries(&self) -> Result<Vec<KeyValueBytes>, StoreError> {
-        self.inner.meta_entries()
-    }
-    fn sync(&mut self) -> Result<(), StoreError> {
-        self.inner.sync()
-    }
-    fn reader(&self) -> Arc<dyn StorageReader> {
-        self.inner.reader()
-    }
-    fn close(self: Box<Self>) -> Result<(), StoreError> {
-        self.inner.close()
+        self.0.lock().extend(writes);
+        Ok(())
     }
 }
 

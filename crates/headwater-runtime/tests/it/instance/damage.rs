@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use headwater_runtime::InstanceState;
 use headwater_store::{
-    Capabilities, Chunk, Damage, Direction, KeyRange, KeyValueBytes, MetaUpdate, OpenOptions,
-    SortedBatch, SpaceId, StorageReader, StoreBackend, StoreError, TaskStorage,
+    Capabilities, Damage, OpenOptions, StorageWatch, StoreBackend, StoreError, TaskStorage,
+    WatchedStorage,
 };
 use headwater_store_sled::SledBackend;
 
@@ -60,82 +60,28 @@ impl StoreBackend for Damaged {
         }
         self.dirs().opened.insert(dir.to_owned());
         let inner = SledBackend.open(dir, options)?;
-        Ok(Box::new(DamagedStorage { inner, dir: dir.to_owned(), backend: self.clone() }))
+        let watch = DamagedAt { dir: dir.to_owned(), backend: self.clone() };
+        Ok(Box::new(WatchedStorage::new(inner, Arc::new(watch))))
     }
 }
 
+/// Of the storage in a directory.
 #[derive(Debug)]
-struct DamagedStorage {
-    inner: Box<dyn TaskStorage>,
+struct DamagedAt {
     dir: PathBuf,
     backend: Damaged,
 }
 
-impl TaskStorage for DamagedStorage {
-    fn space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
-        self.inner.space(name)
+impl StorageWatch for DamagedAt {
+    fn read(&self) -> Result<(), StoreError> {
+        self.backend.check(&self.dir)
     }
-    fn segmented_space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
-        self.inner.segmented_space(name)
-    }
-    fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
-        self.inner.spaces()
-    }
-    fn drop_space(&mut self, space: SpaceId) -> Result<(), StoreError> {
+    fn drop_space(&self) -> Result<(), StoreError> {
         if self.backend.cannot_be_emptied {
             self.backend.check(&self.dir)?;
         }
         self.backend.dirs().damaged.remove(&self.dir);
-        self.inner.drop_space(space)
-    }
-    fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
-        self.inner.apply(batch, meta)
-    }
-    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.inner.meta(key)
-    }
-    fn meta_entries(&self) -> Result<Vec<KeyValueBytes>, StoreError> {
-        self.inner.meta_entries()
-    }
-    fn sync(&mut self) -> Result<(), StoreError> {
-        self.inner.sync()
-    }
-    fn reader(&self) -> Arc<dyn StorageReader> {
-        let (dir, backend) = (self.dir.clone(), self.backend.clone());
-        Arc::new(DamagedReader { inner: self.inner.reader(), dir, backend })
-    }
-    fn close(self: Box<Self>) -> Result<(), StoreError> {
-        self.inner.close()
-    }
-}
-
-#[derive(Debug)]
-struct DamagedReader {
-    inner: Arc<dyn StorageReader>,
-    dir: PathBuf,
-    backend: Damaged,
-}
-
-impl StorageReader for DamagedReader {
-    fn get(&self, space: SpaceId, key: &[u8], value: &mut Vec<u8>) -> Result<bool, StoreError> {
-        self.backend.check(&self.dir)?;
-        self.inner.get(space, key, value)
-    }
-    fn scan(
-        &self,
-        space: SpaceId,
-        range: &KeyRange,
-        direction: Direction,
-        chunk: &mut Chunk,
-    ) -> Result<(), StoreError> {
-        self.backend.check(&self.dir)?;
-        self.inner.scan(space, range, direction, chunk)
-    }
-    fn approximate_entries(&self, space: SpaceId) -> Result<u64, StoreError> {
-        self.inner.approximate_entries(space)
-    }
-    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.inner.meta(key)
+        Ok(())
     }
 }
 

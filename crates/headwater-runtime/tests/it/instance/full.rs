@@ -11,8 +11,8 @@ use std::{fs, io};
 use headwater_changelog::{Blocking, InlineBlocking, TokioBlocking};
 use headwater_runtime::{Execution, InstanceError, InstanceState, UncaughtReaction};
 use headwater_store::{
-    Capabilities, KeyValueBytes, MemoryBackend, MetaUpdate, OpenOptions, SortedBatch, SpaceId,
-    StorageReader, StoreBackend, StoreError, TaskStorage,
+    Capabilities, MemoryBackend, OpenOptions, SortedBatch, StorageWatch, StoreBackend, StoreError,
+    TaskStorage, WatchedStorage,
 };
 use headwater_store_sled::SledBackend;
 
@@ -34,15 +34,12 @@ impl Full {
     }
 }
 
-#[derive(Debug)]
-struct FullStorage {
-    inner: Box<dyn TaskStorage>,
-    full: Arc<AtomicBool>,
-    panics: Arc<AtomicBool>,
-}
-
-impl FullStorage {
-    fn check(&self) -> Result<(), StoreError> {
+impl StorageWatch for Full {
+    fn apply(&self, _: &SortedBatch<'_>) -> Result<(), StoreError> {
+        assert!(!self.panics.swap(false, Ordering::Relaxed), "told to");
+        self.sync()
+    }
+    fn sync(&self) -> Result<(), StoreError> {
         if !self.full.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -60,45 +57,7 @@ impl StoreBackend for Full {
     }
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn TaskStorage>, StoreError> {
         let inner = self.inner.open(dir, options)?;
-        let (full, panics) = (Arc::clone(&self.full), Arc::clone(&self.panics));
-        Ok(Box::new(FullStorage { inner, full, panics }))
-    }
-}
-
-impl TaskStorage for FullStorage {
-    fn space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
-        self.inner.space(name)
-    }
-    fn segmented_space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
-        self.inner.segmented_space(name)
-    }
-    fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
-        self.inner.spaces()
-    }
-    fn drop_space(&mut self, space: SpaceId) -> Result<(), StoreError> {
-        self.inner.drop_space(space)
-    }
-    fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
-        assert!(!self.panics.swap(false, Ordering::Relaxed), "told to");
-        self.check()?;
-        self.inner.apply(batch, meta)
-    }
-    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.inner.meta(key)
-    }
-    fn meta_entries(&self) -> Result<Vec<KeyValueBytes>, StoreError> {
-        self.inner.meta_entries()
-    }
-    fn sync(&mut self) -> Result<(), StoreError> {
-        self.check()?;
-        self.inner.sync()
-    }
-    fn reader(&self) -> Arc<dyn StorageReader> {
-        self.inner.reader()
-    }
-    fn close(self: Box<Self>) -> Result<(), StoreError> {
-        self.check()?;
-        self.inner.close()
+        Ok(Box::new(WatchedStorage::new(inner, Arc::new(self.clone()))))
     }
 }
 

@@ -63,9 +63,10 @@ pub(super) async fn open_task(
     let opened = {
         let (options, program) = (storage_options(shared, id), shared.program(id));
         let blocking = Arc::clone(&shared.blocking);
+        let application_id = shared.config.application_id.clone();
         let open = move || {
             let mut opened = open_storages(&options, id, &program, rebuild_all)?;
-            let forgotten = forget_removed(&mut opened, id, &program);
+            let forgotten = forget_removed(&mut opened, &application_id, id, &program);
             forgotten.map_err(|source| InstanceError::Open { task: id, source }).map(|()| opened)
         };
         blocking.call(open).await.ok_or(InstanceError::Blocking { task: id })??

@@ -77,6 +77,7 @@ pub(crate) fn empty<'c>(
 /// What the backend reports.
 pub(in crate::instance) fn forget_removed(
     opened: &mut OpenedStorages,
+    application_id: &str,
     id: TaskId,
     program: &Program,
 ) -> Result<(), StoreError> {
@@ -110,9 +111,9 @@ pub(in crate::instance) fn forget_removed(
             }),
         )?;
         for (name, space) in storage.spaces()? {
-            let changelog = format!("-{name}-changelog");
+            let changelog = format!("{application_id}-{name}-changelog");
             if !names.contains(name.as_str())
-                && removed.iter().any(|(topic, _)| topic.ends_with(&changelog))
+                && removed.iter().any(|(topic, _)| *topic == changelog)
             {
                 let store = || name.clone();
                 forget(
@@ -183,7 +184,7 @@ mod tests {
     fn stores_that_the_program_has_no_longer_leave_nothing_behind() {
         let backend = MemoryBackend::new();
         let mut storage = backend.open(Path::new("0_3"), &OpenOptions::default()).unwrap();
-        let spaces = ["counts", "sums", "unlogged"].map(|name| storage.space(name).unwrap());
+        let spaces = ["counts", "sums-of-all", "all"].map(|name| storage.space(name).unwrap());
         let position = |store: &str, partition| {
             let position = ChangelogPosition {
                 topic_id: [1; 16],
@@ -196,13 +197,13 @@ mod tests {
         let kept = [
             position("counts", 3),
             StreamTime { ms: 7 }.update_of_store("counts"),
-            StreamTime { ms: 7 }.update_of_store("unlogged"),
+            StreamTime { ms: 7 }.update_of_store("all"),
         ];
         let removed = [
-            position("sums", 3),
+            position("sums-of-all", 3),
             // The storage was that of another task before.
             position("counts", 2),
-            StreamTime { ms: 7 }.update_of_store("sums"),
+            StreamTime { ms: 7 }.update_of_store("sums-of-all"),
         ];
         for update in kept.iter().chain(&removed) {
             let update = MetaUpdate { key: update.key.clone(), value: update.value.clone() };
@@ -212,10 +213,10 @@ mod tests {
         let mut opened =
             OpenedStorages { storages: vec![storage], places: vec![place], positions: Vec::new() };
         let program = Program { stores: vec![logged("counts")], ..Program::default() };
-        forget_removed(&mut opened, TaskId::new(0, 3), &program).unwrap();
+        forget_removed(&mut opened, "app", TaskId::new(0, 3), &program).unwrap();
         let storage = &opened.storages[0];
         let names: Vec<_> = storage.spaces().unwrap().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["counts", "unlogged"]);
+        assert_eq!(names, ["all", "counts"], "the first one has no changelog");
         let mut left: Vec<_> =
             storage.meta_entries().unwrap().into_iter().map(|(key, _)| key).collect();
         let mut expected: Vec<_> = kept.into_iter().map(|update| update.key).collect();

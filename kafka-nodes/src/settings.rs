@@ -150,18 +150,23 @@ impl Settings {
     }
 }
 
-/// `server.properties`. Values of several lines, as certificates are, are written in one.
+/// `server.properties`.
 pub(crate) fn as_properties(settings: &[(String, String)]) -> String {
-    let line = |(key, value): &(String, String)| format!("{key}={}", value.replace('\n', "\\n"));
+    let line = |(key, value): &(String, String)| format!("{key}={}", in_one_line(value));
     let lines: Vec<String> = settings.iter().map(line).collect();
     lines.join("\n")
 }
 
-/// The environment variable that Kafka's image turns into a setting: two underscores are one,
-/// three are a dash.
-pub(crate) fn as_variable(key: &str) -> String {
+/// The environment variable, with its value, that Kafka's image writes into its `server.properties`:
+/// two underscores are one, three are a dash.
+pub(crate) fn as_variable(key: &str, value: &str) -> String {
     let name = key.replace('_', "__").replace('-', "___").replace('.', "_");
-    format!("KAFKA_{}", name.to_uppercase())
+    format!("KAFKA_{}={}", name.to_uppercase(), in_one_line(value))
+}
+
+/// A value of several lines, as certificates are, as a file of properties has it.
+fn in_one_line(value: &str) -> String {
+    value.replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -261,10 +266,12 @@ mod tests {
 
     #[test]
     fn variables_are_those_of_the_image() {
-        assert_eq!(
-            as_variable("offsets.topic.num.partitions"),
-            "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS"
-        );
-        assert_eq!(as_variable("a_b-c.d"), "KAFKA_A__B___C_D");
+        for (key, value, expected) in [
+            ("offsets.topic.num.partitions", "5", "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS=5"),
+            ("a_b-c.d", "", "KAFKA_A__B___C_D="),
+            ("ssl.keystore.key", "one\ntwo", "KAFKA_SSL_KEYSTORE_KEY=one\\ntwo"),
+        ] {
+            assert_eq!(as_variable(key, value), expected);
+        }
     }
 }

@@ -40,7 +40,7 @@ impl ContainerNode {
         create.args(["--network", "host"]);
         let facts = NodeFacts { id, all, data_dir: None, wanted };
         for (key, value) in settings(&facts) {
-            create.arg("--env").arg(format!("{}={value}", as_variable(&key)));
+            create.arg("--env").arg(as_variable(&key, &value));
         }
         create.arg("--env").arg(format!("CLUSTER_ID={CLUSTER_ID}"));
         command::run(create.arg(image))?;

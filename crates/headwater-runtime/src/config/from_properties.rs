@@ -181,8 +181,8 @@ impl StreamsConfig {
     }
 
     fn set_from(&mut self, key: &str, property: &Property) -> Result<(), ConfigError> {
-        let is_open = NEVER_EMPTY.contains(&key) && property.value.trim().is_empty();
-        let set = if is_open { Some(Err(SAFE)) } else { self.set(key, &property.value) };
+        let is_unsafe = NEVER_EMPTY.contains(&key) && property.value.trim().is_empty();
+        let set = if is_unsafe { Some(Err(SAFE)) } else { self.set(key, &property.value) };
         match set {
             None | Some(Ok(())) => Ok(()),
             Some(Err(expected)) => Err(ConfigError::Invalid {

@@ -59,8 +59,8 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// Whether a second arrival of the same request is of interest: it changes something.
-    pub(crate) fn is_told_twice(self) -> bool {
+    /// Whether it is of interest that the request arrives once more, or late: it changes something.
+    pub(crate) fn changes_something(self) -> bool {
         matches!(self, Self::Produce | Self::CommitOffsets | Self::TxnOffsetCommit | Self::EndTxn)
     }
 
@@ -113,6 +113,14 @@ pub enum Fault {
     Twice {
         /// From the answer to the second arrival.
         apart: Duration,
+    },
+    /// The connection ends with the request on its way: the caller is told
+    /// [`BrokerError::Disconnected`], and so long after the request is carried out all the same, whether or
+    /// not the caller is still there: it lay in the broker's queue. Only for the calls that
+    /// [`Twice`](Self::Twice) names; others are lost.
+    LeftBehind {
+        /// From the end of the connection to the arrival.
+        arrives_after: Duration,
     },
 }
 
@@ -294,7 +302,7 @@ impl Faults {
 }
 
 /// Carries out a call under a fault already decided on; whoever can carry it out a second time sees to
-/// [`Fault::Twice`].
+/// [`Fault::Twice`] and to what is left behind.
 pub(crate) async fn suffer<T>(
     kind: CallKind,
     fault: Option<Fault>,
@@ -307,6 +315,11 @@ pub(crate) async fn suffer<T>(
             doing.await
         }
         Some(Fault::Fail(error)) => Err(error),
+        Some(Fault::LeftBehind { .. }) => Err(BrokerError::Disconnected {
+            address: "the broker".to_owned(),
+            call: kind.name(),
+            cause: "the connection ended with the request on its way".to_owned(),
+        }),
         Some(Fault::LoseAnswer { after }) => {
             drop(doing.await);
             tokio::time::sleep(after).await;

@@ -127,7 +127,9 @@ impl EmbeddedReader {
                 None | Some(Fault::Twice { .. }) => {}
                 Some(Fault::Fail(error)) => *refused = Some(error),
                 Some(Fault::Delay(long)) => delay = delay.max(long),
-                Some(fault @ Fault::LoseAnswer { .. }) => lost = Some(fault),
+                Some(fault @ (Fault::LoseAnswer { .. } | Fault::LeftBehind { .. })) => {
+                    lost = Some(fault);
+                }
             }
         }
         if !delay.is_zero() {

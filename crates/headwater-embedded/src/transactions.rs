@@ -262,7 +262,9 @@ impl Shared {
                     }
                 }
                 Some(Fault::Delay(delay)) => Some(delay),
-                Some(Fault::Fail(_) | Fault::LoseAnswer { .. }) => Some(MARKER_PAUSE),
+                Some(Fault::Fail(_) | Fault::LoseAnswer { .. } | Fault::LeftBehind { .. }) => {
+                    Some(MARKER_PAUSE)
+                }
             };
             again = again.max(pause);
             pause.is_none()

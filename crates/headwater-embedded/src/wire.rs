@@ -101,7 +101,7 @@ impl Wiring {
     }
 
     /// Carries a request to the broker, and its answer back. `fault` is what the broker's plan has
-    /// for it, `again` does the same another time.
+    /// for it, `again` does the same at another time.
     pub(crate) async fn carry<T>(
         &self,
         request: &Request,
@@ -115,12 +115,17 @@ impl Wiring {
         };
         let fault = on_the_way.or(fault);
         let result = suffer(request.kind, fault.clone(), doing).await;
-        if let Some(Fault::Twice { apart }) = fault
+        let arrives_after = match fault {
+            Some(Fault::Twice { apart }) => Some(apart),
+            Some(Fault::LeftBehind { arrives_after }) => Some(arrives_after),
+            _ => None,
+        };
+        if let Some(arrives_after) = arrives_after
             && let Some(again) = again()
         {
             // It belongs to nobody any more: the client may be gone when it arrives.
             tokio::spawn(async move {
-                tokio::time::sleep(apart).await;
+                tokio::time::sleep(arrives_after).await;
                 again.await;
             });
         }

@@ -65,7 +65,7 @@ impl EmbeddedTransactionalWriter {
         let deadline = Instant::now() + limit;
         loop {
             let fault = faults.decide_all(request.kind, &request.targets);
-            let again = || request.kind.is_told_twice().then(|| again(call()));
+            let again = || request.kind.changes_something().then(|| again(call()));
             let error = match self.broker.wiring.carry(&request, fault, call(), again).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,

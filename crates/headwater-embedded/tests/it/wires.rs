@@ -101,6 +101,33 @@ async fn a_commit_that_arrives_again_takes_a_newer_one_back() {
     assert_eq!(committed(&broker).await, Some(1), "as in Kafka, where nothing orders the two");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_left_behind_is_carried_out_without_its_client() {
+    let broker = Embedded::in_memory_with(quiet());
+    create(&broker, "lines", 1, &[]).await;
+    let left_behind = Fault::LeftBehind { arrives_after: Duration::from_secs(4) };
+    let wire = Tried::new(CallKind::CommitOffsets, 1, left_behind);
+    let client = broker.behind(wire);
+    let commit = OffsetCommit { topic_partition: at(), offset: 7, metadata: String::new() };
+    let error = client.commit_offsets(&outsider(), &[commit]).await.unwrap_err();
+    assert!(matches!(error, BrokerError::Disconnected { .. }), "{error}");
+    drop(client);
+    tokio::time::sleep(Duration::from_millis(3_900)).await;
+    assert_eq!(committed(&broker).await, None);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(committed(&broker).await, Some(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_left_behind_is_lost() {
+    let broker = Embedded::in_memory_with(quiet());
+    create(&broker, "lines", 1, &[]).await;
+    let left_behind = Fault::LeftBehind { arrives_after: Duration::from_secs(4) };
+    let client = broker.behind(Tried::new(CallKind::CommittedOffsets, 1, left_behind));
+    let error = client.committed_offsets(&"app".into(), &[at()], true).await.unwrap_err();
+    assert!(matches!(error, BrokerError::Disconnected { .. }), "{error}");
+}
+
 /// From outside of an empty group anybody may commit.
 fn outsider() -> headwater_broker::Grant {
     headwater_broker::Grant {

@@ -32,9 +32,11 @@ mod ports;
 mod report;
 mod schedule;
 mod simulation;
+mod stops;
 mod stores;
 mod story;
 mod world;
+mod writers;
 
 pub use chance::Chance;
 pub use fault::FaultKind;

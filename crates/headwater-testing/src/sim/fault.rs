@@ -22,7 +22,8 @@ pub enum FaultKind {
     FencedWriter,
     /// A partition gets a new leader; nothing is lost.
     LeaderChange,
-    /// The markers of transactions are written late. (Exactly-once only.)
+    /// The markers of transactions are written late: those of one partition, or all of them for a while.
+    /// (Exactly-once only.)
     LateMarkers,
     /// An instance crashes at some request, answer, piece of work or write, and comes back.
     Crash,
@@ -32,6 +33,13 @@ pub enum FaultKind {
     PowerLoss,
     /// An instance stands still, often beyond its session, and goes on as if nothing had happened.
     Pause,
+    /// An instance stands still just before a request goes out, or before it hears the answer, for longer than its
+    /// session lasts, and goes on as if nothing had happened. Often it is a request of a commit, so that somebody
+    /// else takes the tasks over in the middle of it.
+    PauseAtRequest,
+    /// An instance crashes with a request of a commit on its way. The broker has it, and carries it out long after:
+    /// when somebody else has taken the tasks over.
+    LeftBehindRequest,
     /// A wall clock jumps by up to two hours, forward or back.
     ClockJump,
     /// A disk has no room for a while.
@@ -55,7 +63,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// What strikes requests, the broker, or one instance: what a simulation begins with.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::LostRequests,
         Self::LostAnswers,
         Self::LateRequests,
@@ -69,6 +77,8 @@ impl FaultKind {
         Self::TornWrite,
         Self::PowerLoss,
         Self::Pause,
+        Self::PauseAtRequest,
+        Self::LeftBehindRequest,
         Self::ClockJump,
         Self::FullDisk,
         Self::SlowDisk,

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::clock::SimClock;
 use super::files::SimFiles;
 use super::story::Story;
+use super::writers::Writers;
 
 /// What everybody in a simulation shares.
 #[derive(Debug)]
@@ -24,12 +25,16 @@ pub(crate) struct Ground {
     state: String,
     /// Rung when a process dies.
     pub(crate) died: Notify,
+    /// Rung when one stands still by itself.
+    pub(crate) stood: Notify,
     /// Rung when time does not move any more.
     pub(crate) stands_still: Arc<Notify>,
     /// Whoever brings the next plan crashes: before the coordinator has it, or when it has answered.
     leader_crash: Mutex<Option<PlanMoment>>,
     /// Who has committed; held for one commit at a time.
     commits: Mutex<Commits>,
+    /// Who writes to changelogs; held for one request at a time.
+    pub(crate) writers: Mutex<Writers>,
 }
 
 /// When a leader crashes.
@@ -57,9 +62,11 @@ impl Ground {
             story: Mutex::new(Story::new(is_traced)),
             state: state.display().to_string(),
             died: Notify::new(),
+            stood: Notify::new(),
             stands_still: Arc::default(),
             leader_crash: Mutex::default(),
             commits: Mutex::default(),
+            writers: Mutex::default(),
         }
     }
 

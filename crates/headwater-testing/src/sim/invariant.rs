@@ -29,7 +29,7 @@ pub struct Seen<'a> {
     /// What the output topics hold that is committed, by topic; each partition in the order of its
     /// offsets. What was seen once is seen again, at the same place.
     pub output: &'a BTreeMap<String, Vec<OwnedRecord>>,
-    /// An instance that had lost a task without knowing it has written to the task's changelog after the new owner
+    /// An instance that had lost a task without knowing it may have written to the task's changelog after the new owner
     /// had. Only exactly-once keeps it from doing so; without it newer state may be overwritten by older.
     pub is_overwritten: bool,
     /// All input is processed, and that is committed: nothing more will come.

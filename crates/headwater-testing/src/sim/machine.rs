@@ -17,6 +17,8 @@ use tokio::time::Instant;
 use super::chance::Chance;
 use super::clock::SimClock;
 use super::ground::{Ground, PlanMoment};
+use super::stops::{Stop, StopPoint, Stops};
+use super::writers::Writers;
 
 /// A machine. Its disk outlives what runs on it.
 #[derive(Debug)]
@@ -45,6 +47,10 @@ struct State {
     stands_still: bool,
     rules: Vec<Rule>,
     crash: Option<(CrashPoint, u64)>,
+    /// At which requests it is to stop.
+    stops: Stops,
+    /// For how long it is to stand still, until somebody sees to it.
+    stands_still_for: Option<Duration>,
     disk_full: bool,
     disk_delay: Duration,
     /// Directories written since somebody asked.
@@ -108,6 +114,8 @@ impl Machine {
             stands_still: false,
             rules: Vec::new(),
             crash: None,
+            stops: Stops::default(),
+            stands_still_for: None,
             disk_full: false,
             disk_delay: Duration::ZERO,
             touched: BTreeSet::new(),
@@ -204,6 +212,16 @@ impl Machine {
         self.state.lock().crash = Some((point, passes));
     }
 
+    /// It will stop at a request.
+    pub(crate) fn stop_at(&self, stop: Stop) {
+        self.state.lock().stops.add(stop);
+    }
+
+    /// For how long it is to stand still, if it has just begun to by itself.
+    pub(crate) fn take_standing(&self) -> Option<Duration> {
+        self.state.lock().stands_still_for.take()
+    }
+
     pub(crate) fn set_disk_full(&self, is_full: bool) {
         self.state.lock().disk_full = is_full;
     }
@@ -217,6 +235,7 @@ impl Machine {
         let mut state = self.state.lock();
         state.rules.clear();
         state.crash = None;
+        state.stops = Stops::default();
         state.disk_full = false;
         state.disk_delay = Duration::ZERO;
         drop(state);
@@ -252,10 +271,27 @@ impl Machine {
 
     /// A request comes by.
     pub(crate) async fn request(&self, life: u64, request: &Request) -> Option<Fault> {
+        if self.is_life(life) {
+            self.note_changelog(request, |writers, changelog| {
+                writers.sends((self.number, life), changelog);
+            });
+        }
+        self.stop_before(life, request.kind, StopPoint::Request);
         self.pass(life, CrashPoint::Request).await;
         self.pass_plan(life, request, PlanMoment::Before).await;
         self.latency().await;
         self.stands(life).await;
+        let arrives_after = self.state.lock().stops.take(request.kind, StopPoint::LeavesBehind);
+        if let Some(arrives_after) = arrives_after {
+            let (number, name) = (self.number, request.kind.name());
+            self.ground.tell(&format!(
+                "instance {number} crashes, and its {name} request arrives {arrives_after:?} later"
+            ));
+            self.note_changelog(request, |writers, _| writers.will_write_late());
+            self.die();
+            // Nothing is waited for any more, so that what is left behind is there before the process is gone.
+            return Some(Fault::LeftBehind { arrives_after });
+        }
         let fault = self.state.lock().strike(request.kind);
         if let Some(Fault::Fail(BrokerError::TimedOut { limit, .. })) = &fault {
             tokio::time::sleep(*limit).await;
@@ -265,16 +301,34 @@ impl Machine {
         if let Some((grant, offsets)) = &request.commit {
             self.ground.note_commit(grant, offsets);
         }
+        self.note_written(life, request);
         fault
     }
 
     /// An answer comes by.
     pub(crate) async fn answer(&self, life: u64, request: &Request, error: Option<&BrokerError>) {
+        // Some are carried out late.
+        self.note_written(life, request);
         self.latency().await;
+        self.stop_before(life, request.kind, StopPoint::Answer);
         self.pass_plan(life, request, PlanMoment::After).await;
         self.pass(life, CrashPoint::Answer).await;
         let outcome = if error.is_some() { "failed" } else { "done" };
         self.trace(&[request.kind.name(), outcome]);
+    }
+
+    fn note_written(&self, life: u64, request: &Request) {
+        self.note_changelog(request, |writers, changelog| {
+            writers.has_written((self.number, life), changelog);
+        });
+    }
+
+    /// Notes something of the changelog that a request writes to, if it does.
+    fn note_changelog(&self, request: &Request, note: impl FnOnce(&mut Writers, &str)) {
+        let target = request.targets.first().filter(|_| request.kind == CallKind::Produce);
+        if let Some(target) = target.filter(|target| target.contains("-changelog-")) {
+            note(&mut self.ground.writers.lock(), target);
+        }
     }
 
     /// A piece of work that may block is about to be done.
@@ -300,6 +354,24 @@ impl Machine {
             return Writing::Torn(state.chance.in_range(0..17));
         }
         Writing::Whole
+    }
+
+    /// Stands still from now on if it is to before this.
+    fn stop_before(&self, life: u64, kind: CallKind, at: StopPoint) {
+        if !self.is_life(life) {
+            return;
+        }
+        let mut state = self.state.lock();
+        let Some(lasts) = state.stops.take(kind, at) else { return };
+        state.stands_still = true;
+        state.stands_still_for = Some(lasts);
+        drop(state);
+        let (number, name) = (self.number, kind.name());
+        let before = if at == StopPoint::Request { "goes out" } else { "is answered" };
+        self.ground.tell(&format!(
+            "instance {number} stands still for {lasts:?} just before its {name} request {before}"
+        ));
+        self.ground.stood.notify_one();
     }
 
     /// Waits until the process may go on; for ever if it is dead, or dies here.
@@ -402,6 +474,7 @@ fn name_of(fault: &Fault) -> &'static str {
         Fault::Fail(_) => "lost",
         Fault::LoseAnswer { .. } => "answer lost",
         Fault::Twice { .. } => "twice",
+        Fault::LeftBehind { .. } => "left behind",
         _ => "fault",
     }
 }

@@ -1,14 +1,15 @@
 //! What is to happen in a run, and when: all of it follows from the seed, before anything has happened.
 
+mod draw;
+
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
-use headwater_embedded::CallKind;
 use headwater_runtime::ProcessingGuarantee;
 
 use super::chance::Chance;
 use super::fault::FaultKind;
-use super::machine::CrashPoint;
+pub(crate) use draw::{BrokerDeath, Fault, Trouble};
 
 /// What a schedule is drawn from.
 #[derive(Clone, Debug)]
@@ -32,6 +33,8 @@ pub(crate) struct Schedule {
     pub(crate) broker_syncs: bool,
     /// By time, in milliseconds from the beginning.
     pub(crate) actions: Vec<(u64, Action)>,
+    /// When nothing goes wrong any more.
+    pub(crate) peace_ms: u64,
     pub(crate) faults: usize,
 }
 
@@ -72,6 +75,15 @@ fn black_out(chance: &mut Chance, when: u64, instances: usize, actions: &mut Vec
 }
 
 impl Action {
+    /// How long peace has to wait for it: who stands still is to go on while others have what was its.
+    fn lasts(&self) -> Duration {
+        match self {
+            Self::Fault(Fault::Pause { lasts, .. }) => *lasts,
+            Self::Fault(Fault::Stop { stop, .. }) => stop.lasts,
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Whether the broker has to be there for it.
     pub(crate) fn needs_broker(&self) -> bool {
         match self {
@@ -82,114 +94,18 @@ impl Action {
                 Fault::FencedWriter { .. }
                     | Fault::LeaderChange { .. }
                     | Fault::LateMarkers { .. }
+                    | Fault::NoMarkers { .. }
                     | Fault::Stranger { .. }
             ),
         }
     }
 }
 
-/// Something that goes wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    Requests {
-        instance: usize,
-        kind: CallKind,
-        what: Trouble,
-        skip: u64,
-        count: u64,
-    },
-    /// The coordinator of groups and transactions is elsewhere, and not there yet.
-    CoordinatorMove {
-        lasts: Duration,
-        forgets: bool,
-    },
-    BrokerRestart {
-        lasts: Duration,
-        dies: BrokerDeath,
-    },
-    /// Somebody else takes the transactional id of a stream thread.
-    FencedWriter {
-        instance: usize,
-        thread: usize,
-    },
-    LeaderChange {
-        number: u64,
-    },
-    LateMarkers {
-        number: u64,
-        lasts: Duration,
-        skip: u64,
-    },
-    Crash {
-        instance: usize,
-        at: CrashPoint,
-        passes: u64,
-        back_after: Duration,
-    },
-    /// Of what was not synced only a part is kept, in sixteenths.
-    PowerLoss {
-        instance: usize,
-        kept: usize,
-        back_after: Duration,
-    },
-    Pause {
-        instance: usize,
-        lasts: Duration,
-    },
-    ClockJump {
-        instance: usize,
-        ms: i64,
-    },
-    FullDisk {
-        instance: usize,
-        lasts: Duration,
-    },
-    SlowDisk {
-        instance: usize,
-        delay: Duration,
-        lasts: Duration,
-    },
-    Close {
-        instance: usize,
-        back_after: Duration,
-    },
-    /// Whoever leads crashes with the next plan.
-    LeaderCrash {
-        is_told: bool,
-        back_after: Duration,
-    },
-    OtherVersion {
-        instance: usize,
-        lasts: Duration,
-    },
-    Stranger {
-        lasts: Duration,
-    },
-}
-
-/// When the broker dies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BrokerDeath {
-    Now,
-    /// After so many writes and syncs, in the middle of one, of which so many sixteenths arrive.
-    InAWrite {
-        after: u64,
-        arrives: usize,
-    },
-}
-
-/// What happens to requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    Lost { after: Duration },
-    AnswerLost { after: Duration },
-    Late { by: Duration },
-    Twice { apart: Duration },
-}
-
 /// Between two writes, in milliseconds.
 const WRITE_PAUSE_MS: Range<u64> = 10..250;
 const RECORDS_AT_ONCE: Range<u64> = 1..8;
+/// Between the last action and peace: what was started has time to go wrong.
+const TO_PEACE_MS: u64 = 1_000;
 
 impl Schedule {
     /// The schedule of a seed.
@@ -237,137 +153,11 @@ impl Schedule {
         }
         actions.sort_by_key(|(at, _)| *at);
         let broker_syncs = Chance::new(seed).fork(3).one_in(2);
-        Self { threads, standbys, broker_syncs, actions, faults }
-    }
-}
-
-/// The requests that matter most for what is promised, by guarantee.
-const AT_LEAST_ONCE: [CallKind; 8] = [
-    CallKind::Produce,
-    CallKind::CommitOffsets,
-    CallKind::CommittedOffsets,
-    CallKind::Fetch,
-    CallKind::Heartbeat,
-    CallKind::JoinGroup,
-    CallKind::SyncGroup,
-    CallKind::ListOffsets,
-];
-const EXACTLY_ONCE: [CallKind; 10] = [
-    CallKind::EndTxn,
-    CallKind::TxnOffsetCommit,
-    CallKind::InitProducerId,
-    CallKind::Produce,
-    CallKind::CommittedOffsets,
-    CallKind::Fetch,
-    CallKind::Heartbeat,
-    CallKind::JoinGroup,
-    CallKind::SyncGroup,
-    CallKind::ListOffsets,
-];
-
-impl Fault {
-    fn draw(kind: FaultKind, chance: &mut Chance, shape: &Shape, instances: usize) -> Self {
-        let is_exactly_once = shape.guarantee == ProcessingGuarantee::ExactlyOnceV2;
-        let instance = chance.index(0..instances);
-        let time = |chance: &mut Chance, ms: Range<u64>| Duration::from_millis(chance.in_range(ms));
-        match kind {
-            FaultKind::LostRequests
-            | FaultKind::LostAnswers
-            | FaultKind::LateRequests
-            | FaultKind::RepeatedRequests => Self::draw_requests(kind, chance, shape, instance),
-            FaultKind::CoordinatorMove => {
-                Self::CoordinatorMove { lasts: time(chance, 100..2_000), forgets: chance.one_in(3) }
-            }
-            FaultKind::BrokerRestart => Self::BrokerRestart {
-                lasts: time(chance, 300..2_500),
-                dies: BrokerDeath::draw(&mut chance.fork(4)),
-            },
-            // Without transactions nobody can be fenced.
-            FaultKind::FencedWriter if is_exactly_once => {
-                Self::FencedWriter { instance, thread: chance.index(0..2) }
-            }
-            FaultKind::LateMarkers if is_exactly_once => Self::LateMarkers {
-                number: chance.number(),
-                lasts: time(chance, 200..6_000),
-                skip: chance.in_range(0..6),
-            },
-            FaultKind::FencedWriter | FaultKind::LateMarkers | FaultKind::LeaderChange => {
-                Self::LeaderChange { number: chance.number() }
-            }
-            FaultKind::Crash => Self::Crash {
-                instance,
-                at: *chance.of(&CrashPoint::ALL),
-                passes: chance.in_range(0..40),
-                back_after: time(chance, 0..6_000),
-            },
-            FaultKind::TornWrite => Self::Crash {
-                instance,
-                at: CrashPoint::Write,
-                passes: chance.in_range(0..12),
-                back_after: time(chance, 0..6_000),
-            },
-            FaultKind::PowerLoss => Self::PowerLoss {
-                instance,
-                kept: chance.index(0..17),
-                back_after: time(chance, 0..6_000),
-            },
-            FaultKind::Pause => Self::Pause { instance, lasts: time(chance, 200..9_000) },
-            FaultKind::ClockJump => {
-                let ms = i64::try_from(chance.in_range(1_000..7_200_000)).unwrap_or(i64::MAX);
-                Self::ClockJump { instance, ms: if chance.one_in(2) { ms } else { -ms } }
-            }
-            FaultKind::FullDisk => Self::FullDisk { instance, lasts: time(chance, 200..3_000) },
-            FaultKind::SlowDisk => Self::SlowDisk {
-                instance,
-                delay: time(chance, 5..800),
-                lasts: time(chance, 500..5_000),
-            },
-            // These two are several faults each, and drawn as such.
-            FaultKind::Close | FaultKind::Flapping | FaultKind::Blackout => {
-                Self::Close { instance, back_after: time(chance, 0..4_000) }
-            }
-            FaultKind::LeaderCrash => {
-                Self::LeaderCrash { is_told: chance.one_in(2), back_after: time(chance, 0..6_000) }
-            }
-            FaultKind::OtherVersion => {
-                Self::OtherVersion { instance, lasts: time(chance, 1_000..12_000) }
-            }
-            FaultKind::Stranger => Self::Stranger { lasts: time(chance, 500..8_000) },
-        }
-    }
-
-    /// Trouble with requests of an instance.
-    fn draw_requests(kind: FaultKind, chance: &mut Chance, shape: &Shape, instance: usize) -> Self {
-        let is_exactly_once = shape.guarantee == ProcessingGuarantee::ExactlyOnceV2;
-        let time = |chance: &mut Chance, ms: Range<u64>| Duration::from_millis(chance.in_range(ms));
-        let what = match kind {
-            FaultKind::LostRequests => Trouble::Lost { after: time(chance, 1..900) },
-            FaultKind::LostAnswers => Trouble::AnswerLost { after: time(chance, 1..900) },
-            FaultKind::RepeatedRequests => Trouble::Twice { apart: time(chance, 0..1_500) },
-            _ => Trouble::Late { by: time(chance, 50..2_500) },
+        let over = |(at, action): &(u64, Action)| {
+            at + u64::try_from(action.lasts().as_millis()).unwrap_or(u64::MAX)
         };
-        let kinds: &[CallKind] = match (kind, is_exactly_once) {
-            (FaultKind::RepeatedRequests, true) => {
-                &[CallKind::Produce, CallKind::EndTxn, CallKind::TxnOffsetCommit]
-            }
-            // A commit that comes again takes a newer one back, as in Kafka: nothing is lost by it, but
-            // nobody could tell from outside when all is done.
-            (FaultKind::RepeatedRequests, false) => &[CallKind::Produce],
-            (_, true) => &EXACTLY_ONCE,
-            (_, false) => &AT_LEAST_ONCE,
-        };
-        let (skip, count) = (chance.in_range(0..12), chance.in_range(1..7));
-        Self::Requests { instance, kind: *chance.of(kinds), what, skip, count }
-    }
-}
-
-impl BrokerDeath {
-    fn draw(chance: &mut Chance) -> Self {
-        if chance.one_in(3) {
-            Self::Now
-        } else {
-            Self::InAWrite { after: chance.in_range(0..60), arrives: chance.index(0..17) }
-        }
+        let peace_ms = actions.iter().map(over).max().unwrap_or(0) + TO_PEACE_MS;
+        Self { threads, standbys, broker_syncs, actions, peace_ms, faults }
     }
 }
 
@@ -430,6 +220,10 @@ mod tests {
             "FencedWriter",
             "LeaderChange",
             "LateMarkers",
+            "NoMarkers",
+            "at: Request, passes",
+            "at: Answer, passes",
+            "at: LeavesBehind, passes",
             "Crash",
             "PowerLoss",
             "Pause",

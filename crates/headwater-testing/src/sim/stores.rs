@@ -46,10 +46,6 @@ type Row = Vec<(i64, Option<Vec<u8>>)>;
 struct History {
     next_offset: i64,
     rows: BTreeMap<Vec<u8>, Row>,
-    /// Who has written it, in the order of their first batches.
-    producers: Vec<i64>,
-    /// One wrote after a newer one had begun to.
-    is_overwritten: bool,
     step: StoreStep,
     tape: Tape,
 }
@@ -73,11 +69,6 @@ pub(crate) enum StoresError {
 impl Stores {
     pub(crate) fn new(programs: BTreeMap<u32, Arc<Program>>) -> Self {
         Self { programs, histories: BTreeMap::new(), doubtful: BTreeMap::new() }
-    }
-
-    /// Whether somebody wrote to a changelog after a newer owner of the task had.
-    pub(crate) fn are_overwritten(&self) -> bool {
-        self.histories.values().any(|history| history.is_overwritten)
     }
 
     /// Looks at the storages of a machine that were written.
@@ -236,14 +227,7 @@ impl History {
             },
         };
         let step = StoreStep::new(vec![storage], vec![store], &RestoreMemory::new(RESTORE_BYTES));
-        Ok(Self {
-            next_offset: 0,
-            rows: BTreeMap::new(),
-            producers: Vec::new(),
-            is_overwritten: false,
-            step,
-            tape,
-        })
+        Ok(Self { next_offset: 0, rows: BTreeMap::new(), step, tape })
     }
 
     async fn read_on(
@@ -251,15 +235,10 @@ impl History {
         broker: &Embedded,
         changelog: &TopicPartition,
     ) -> Result<(), StoresError> {
-        let Self { next_offset, rows, producers, is_overwritten, step, tape } = self;
+        let Self { next_offset, rows, step, tape } = self;
         let mut failed: Result<(), ChangelogError> = Ok(());
         let from = *next_offset;
         *next_offset = read_committed(broker, changelog, from, |batch| {
-            let producer = batch.header().producer_id;
-            match producers.iter().position(|known| *known == producer) {
-                None => producers.push(producer),
-                Some(place) => *is_overwritten |= place + 1 < producers.len(),
-            }
             let (first, last) = (batch.header().base_offset, batch.header().last_offset);
             for offset in first.max(from)..=last {
                 let stretch = Stretch {

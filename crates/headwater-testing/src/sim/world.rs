@@ -105,6 +105,8 @@ enum Due {
     Scheduled(Action),
     Start(usize),
     GoOn(usize),
+    /// Markers of transactions are not late any more.
+    MarkersAreWritten,
     DiskHasRoom(usize),
     DiskIsFast(usize),
     BrokerIsBack,
@@ -124,8 +126,6 @@ enum Event {
 
 /// Between two looks, in milliseconds.
 const LOOK_MS: u64 = 50;
-/// Between the last action and peace: what was started has time to go wrong.
-const TO_PEACE_MS: u64 = 1_000;
 /// Until a machine whose instance could not start, or has stopped, tries again.
 const RETRY_MS: u64 = 200;
 
@@ -152,7 +152,7 @@ impl<'a> World<'a> {
         };
         let machines: Vec<_> = (0..schedule.threads.len()).map(machine).collect();
         let (says, hears) = mpsc::unbounded_channel();
-        let last_ms = schedule.actions.last().map_or(0, |(at, _)| *at);
+        let peace_ms = schedule.peace_ms;
         let mut world = Self {
             simulation,
             seed,
@@ -193,7 +193,7 @@ impl<'a> World<'a> {
             world.put(at, Due::Scheduled(action));
         }
         world.put(LOOK_MS, Due::Look);
-        world.put(last_ms + TO_PEACE_MS, Due::Peace);
+        world.put(peace_ms, Due::Peace);
         Ok(world)
     }
 
@@ -234,6 +234,7 @@ impl<'a> World<'a> {
                 biased;
                 Some(event) = self.hears.recv() => self.take(event),
                 () = ground.died.notified() => self.bury(),
+                () = ground.stood.notified() => self.let_go_on_later(),
                 () = ground.files.died() => {
                     self.tell("the broker dies in the middle of a write");
                     self.put_after(self.broker_back_after, Due::BrokerIsBack);

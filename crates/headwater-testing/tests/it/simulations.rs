@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use headwater::ProcessingGuarantee;
 use headwater::prelude::*;
 use headwater_testing::sim::{
-    Broken, Chance, FaultKind, Invariant, KeyAndValue, Seen, Simulation, SimulationError,
+    Broken, Chance, FaultKind, Invariant, KeyAndValue, Seen, Simulation, SimulationError, Violation,
 };
 
 const NAMES: [&str; 3] = ["ann", "bob", "cem"];
@@ -94,20 +94,40 @@ fn what_is_right_holds_under_every_fault_and_the_same_seed_comes_to_the_same() {
     assert_ne!(simulation.run(3).unwrap().hash, simulation.run(4).unwrap().hash);
 }
 
+/// The first seed under these faults with which an application shows that it keeps state in no store.
+fn forgets_under(kinds: &[FaultKind]) -> Violation {
+    let simulation = simulation(forgetful()).fault_kinds(kinds.to_vec()).faults(6..=6);
+    let violation = (0..40).find_map(|seed| match simulation.run(seed) {
+        Err(SimulationError::Violation(violation)) => Some(*violation),
+        other => {
+            other.expect("a simulation can be set up");
+            None
+        }
+    });
+    let violation = violation.expect("it forgets, or counts again");
+    assert_eq!(violation.invariant, "each payment is booked once");
+    violation
+}
+
 #[test]
 fn state_that_is_in_no_store_is_found_and_the_story_told() {
-    let simulation =
-        simulation(forgetful()).fault_kinds([FaultKind::Crash, FaultKind::PowerLoss]).faults(6..=6);
-    let violation = (0..40).find_map(|seed| match simulation.run(seed) {
-        Err(SimulationError::Violation(violation)) => Some(violation),
-        Err(error) => panic!("{error}"),
-        Ok(_) => None,
-    });
-    let violation = violation.expect("a crash makes it forget, or count again");
-    assert_eq!(violation.invariant, "each payment is booked once");
+    let violation = forgets_under(&[FaultKind::Crash, FaultKind::PowerLoss]);
     let text = violation.to_string();
     assert!(text.starts_with(&format!("seed {} (ExactlyOnceV2) breaks", violation.seed)), "{text}");
     assert!(text.contains("instance 0 is RUNNING"), "{text}");
+}
+
+#[test]
+fn an_instance_that_stands_still_at_a_request_loses_its_tasks_to_another() {
+    let text = forgets_under(&[FaultKind::PauseAtRequest]).to_string();
+    assert!(text.contains("stands still for"), "{text}");
+    assert!(text.contains("just before its"), "{text}");
+}
+
+#[test]
+fn an_instance_that_leaves_a_request_behind_has_crashed() {
+    let text = forgets_under(&[FaultKind::LeftBehindRequest]).to_string();
+    assert!(text.contains("crashes, and its"), "{text}");
 }
 
 #[test]

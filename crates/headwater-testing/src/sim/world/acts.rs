@@ -55,6 +55,7 @@ impl World<'_> {
                     self.machines[machine].go_on();
                 }
             }
+            Due::MarkersAreWritten => self.broker.set_faults(None),
             Due::DiskHasRoom(machine) => self.machines[machine].set_disk_full(false),
             Due::BrokerIsBack => self.bring_broker_back()?,
             Due::UsualVersion(machine) => self.change_version(machine, false),
@@ -184,6 +185,15 @@ impl World<'_> {
                 self.crashes += 1;
                 self.put_down(number, ALL_KEPT);
                 self.put_after(self.back_after[number], Due::Start(number));
+            }
+        }
+    }
+
+    /// Instances that have just begun to stand still by themselves go on when their time is over.
+    pub(super) fn let_go_on_later(&mut self) {
+        for number in 0..self.machines.len() {
+            if let Some(lasts) = self.machines[number].take_standing() {
+                self.put_after(lasts, Due::GoOn(number));
             }
         }
     }

@@ -1,9 +1,10 @@
 //! Things go wrong.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use headwater_broker::{Broker, BrokerError, TopicPartition, Topics, TransactionalOptions};
-use headwater_embedded::{CallKind, Fault as CallFault, FaultPlan};
+use headwater_embedded::{CallKind, Fault as CallFault, FaultPlan, Target};
 use tokio::time::Instant;
 
 use super::acts::{process_id, undisturbed};
@@ -26,6 +27,9 @@ const COORDINATOR: [CallKind; 9] = [
 
 /// Markers that come late, one after the other.
 const LATE_MARKERS: u64 = 4;
+
+/// While none are written: between two tries.
+const NO_MARKERS_PAUSE: Duration = Duration::from_millis(50);
 
 impl World<'_> {
     pub(super) async fn strike(&mut self, fault: Fault) -> Result<(), Wrong> {
@@ -59,10 +63,13 @@ impl World<'_> {
                 self.tell(format!(
                     "after {skip}, {LATE_MARKERS} markers of {at} come {lasts:?} late"
                 ));
-                let (kind, late) = (CallKind::WriteTxnMarkers, CallFault::Delay(lasts));
                 let numbers = skip..skip + LATE_MARKERS;
-                let plan = FaultPlan::new().fault(kind, at.to_string(), numbers, late);
-                self.broker.set_faults(Some(plan));
+                self.delay_markers(at.to_string(), numbers, lasts);
+            }
+            Fault::NoMarkers { lasts } => {
+                self.tell(format!("no marker of a transaction is written for {lasts:?}"));
+                self.delay_markers(Target::Any, 0..u64::MAX, NO_MARKERS_PAUSE);
+                self.put_after(lasts, Due::MarkersAreWritten);
             }
             Fault::LeaderCrash { is_told, back_after } => {
                 let at = if is_told { PlanMoment::After } else { PlanMoment::Before };
@@ -89,6 +96,10 @@ impl World<'_> {
                 self.machines[instance].stand_still();
                 self.put_after(lasts, Due::GoOn(instance));
             }
+            Fault::Stop { instance, stop, back_after } => {
+                self.back_after[instance] = back_after;
+                self.machines[instance].stop_at(stop);
+            }
             Fault::ClockJump { instance, ms } => {
                 self.tell(format!("the wall clock of instance {instance} jumps by {ms} ms"));
                 self.machines[instance].clock.jump(ms);
@@ -113,6 +124,12 @@ impl World<'_> {
             }
             _ => {}
         }
+    }
+
+    fn delay_markers(&self, of: impl Into<Target>, numbers: Range<u64>, by: Duration) {
+        let late = CallFault::Delay(by);
+        let plan = FaultPlan::new().fault(CallKind::WriteTxnMarkers, of, numbers, late);
+        self.broker.set_faults(Some(plan));
     }
 
     fn lose_power(&mut self, instance: usize, kept: usize, back_after: Duration) {

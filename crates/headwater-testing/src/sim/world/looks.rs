@@ -46,7 +46,7 @@ impl World<'_> {
             guarantee: self.simulation.shape.guarantee,
             written: &self.written,
             output: &self.outputs.records,
-            is_overwritten: self.stores.are_overwritten(),
+            is_overwritten: self.ground.writers.lock().are_overwritten(),
             is_at_rest,
         };
         for invariant in &mut self.invariants {

@@ -16,7 +16,7 @@ use clap::Parser;
 use headwater_broker::{Clock as _, SystemClock};
 use headwater_runtime::ProcessingGuarantee;
 use headwater_testing::sim::{SimulationError, Summary, Violation};
-use simulations::Workload;
+use simulations::{KEPT, Scheduled, Workload};
 
 #[derive(Parser)]
 #[command(name = "simulate", about = "Runs the standard simulations")]
@@ -33,6 +33,9 @@ struct Arguments {
     /// Groups of up to five instances, with standbys and warm-ups, and everything that can befall a group.
     #[arg(long)]
     group: bool,
+    /// The seeds that have found something, each as it was run then.
+    #[arg(long, conflicts_with_all = ["seeds", "guarantee", "workload", "group"])]
+    kept: bool,
     /// Stops after so many violations.
     #[arg(long, default_value_t = 1)]
     violations: usize,
@@ -49,25 +52,12 @@ fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let mut out = io::stdout().lock();
     let clock = SystemClock::new();
-    let mut ranges = vec![arguments.seeds.clone().unwrap_or(STANDARD)];
-    if arguments.seeds.is_none() {
-        let fresh = u64::try_from(clock.wall_ms()).unwrap_or(0);
-        writeln!(out, "a fresh seed: {fresh}")?;
-        ranges.push(fresh..fresh + 1);
-    }
     let mut total = Summary::default();
     let mut violations: Vec<Violation> = Vec::new();
     let mut told = Duration::ZERO;
-    for seed in ranges.into_iter().flatten() {
-        let (workload, guarantee) = Workload::of_seed(seed);
-        let workload = arguments.workload.unwrap_or(workload);
-        let guarantee = arguments.guarantee.unwrap_or(guarantee);
-        let simulation = if arguments.group {
-            workload.group_simulation(guarantee)?
-        } else {
-            workload.simulation(guarantee)?
-        };
-        match simulation.run_all(seed..seed + 1) {
+    for run in runs(&arguments, &clock, &mut out)? {
+        let workload = run.workload;
+        match run.simulation()?.run_all(run.seed..run.seed + 1) {
             Ok(summary) => total.merge(&summary),
             Err(SimulationError::Violation(violation)) => {
                 if arguments.brief {
@@ -91,6 +81,34 @@ fn main() -> Result<ExitCode> {
     }
     writeln!(out, "{}", so_far(&total, violations.len(), clock.monotonic()))?;
     Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What is to be run, in this order.
+fn runs(
+    arguments: &Arguments,
+    clock: &SystemClock,
+    out: &mut impl io::Write,
+) -> Result<Vec<Scheduled>> {
+    if arguments.kept {
+        return Ok(KEPT.to_vec());
+    }
+    let mut ranges = vec![arguments.seeds.clone().unwrap_or(STANDARD)];
+    if arguments.seeds.is_none() {
+        let fresh = u64::try_from(clock.wall_ms()).unwrap_or(0);
+        writeln!(out, "a fresh seed: {fresh}")?;
+        ranges.push(fresh..fresh + 1);
+    }
+    let run = |seed| {
+        let (workload, guarantee) = Workload::of_seed(seed);
+        Scheduled {
+            workload: arguments.workload.unwrap_or(workload),
+            guarantee: arguments.guarantee.unwrap_or(guarantee),
+            is_group: arguments.group,
+            without: &[],
+            seed,
+        }
+    };
+    Ok(ranges.into_iter().flatten().map(run).collect())
 }
 
 fn so_far(total: &Summary, violations: usize, elapsed: Duration) -> String {

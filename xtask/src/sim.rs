@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// With `--planted`: looks whether what the patches make compiles, and no further.
     #[arg(long, requires = "planted")]
     only_compile: bool,
-    /// `--seeds 0..500`, `--group`, `--guarantee exactly-once`, `--workload count` and so on; `-- --help` tells
+    /// `--seeds 0..500`, `--group`, `--kept`, `--guarantee exactly-once`, `--workload count` and so on; `-- --help` tells
     /// them all. With `--planted` only patches whose name holds the text.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,

@@ -94,6 +94,15 @@ impl<K, V> Below<K, V> {
         Self(nodes.into_boxed_slice())
     }
 
+    /// The same, for records whose headers are not those of the record above.
+    pub(crate) fn with_own_headers(self) -> Self
+    where
+        K: 'static,
+        V: 'static,
+    {
+        Self::new(vec![Arc::new(OwnHeaders(self))])
+    }
+
     #[inline]
     pub(crate) fn forward(
         &self,
@@ -118,6 +127,15 @@ impl<K, V> Below<K, V> {
     }
 }
 
+/// The nodes below one that makes new records, each with a copy of the headers: what is done to these below ends here.
+struct OwnHeaders<K, V>(Below<K, V>);
+
+impl<K, V> Node<K, V> for OwnHeaders<K, V> {
+    fn process(&self, cx: &mut Cx<'_>, record: Record<'_, K, V>) -> Result<(), TaskError> {
+        cx.with_own_headers(|cx| self.0.forward(cx, record))
+    }
+}
+
 /// The stream nodes below a processor, which may choose among them by name.
 pub(crate) struct NamedBelow<K, V> {
     names: Vec<Arc<str>>,
@@ -138,6 +156,19 @@ impl<K, V> NamedBelow<K, V> {
         all: Arc<dyn Node<K, V>>,
     ) -> Self {
         Self { names, named: named.into_boxed_slice(), below: Below::new(vec![all]) }
+    }
+
+    /// The same, for records whose headers are not those of the record above.
+    pub(crate) fn with_own_headers(self) -> Self
+    where
+        K: 'static,
+        V: 'static,
+    {
+        let own = |node: &Arc<dyn Node<K, V>>| -> Arc<dyn Node<K, V>> {
+            Arc::new(OwnHeaders(Below::new(vec![Arc::clone(node)])))
+        };
+        let named = self.named.iter().map(own).collect();
+        Self { names: self.names, named, below: self.below.with_own_headers() }
     }
 
     /// All of them.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::error::DslError;
 use crate::graph::{Effect, LogicalGraph, LogicalKind, NodeKey, Processor, SharedGraph};
-use crate::nodes::step;
+use crate::nodes::pass;
 use crate::nullity::{Nullable, Nullity, Present};
 use crate::serdes::Codec;
 use crate::wiring::WireInner;
@@ -124,7 +124,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
     pub fn merge(&self, other: &Self) -> Self {
         let mut graph = self.graph.borrow_mut();
         let name = graph.name_or_next(None, "KSTREAM-MERGE-");
-        let pass_on = step::<K, V, K, V, _>(|out, record| {
+        let pass_on = pass::<K, V, _>(|out, record| {
             out.forward(record)?;
             Ok(())
         });

@@ -38,7 +38,7 @@ pub(crate) use session_window::{Merge, SessionSpans, aggregate_sessions};
 pub(crate) use sink::{WriteAs, choosing_sink, sink};
 pub(crate) use sliding_window::aggregate_sliding_windows;
 pub(crate) use source::{ReadAs, source};
-pub(crate) use step::{Out, step};
+pub(crate) use step::{Out, pass, step};
 pub(crate) use stream_global_join::{StreamGlobalJoin, stream_global_join};
 pub(crate) use stream_join::{
     KeptRecords, KeptUnmatched, StreamJoin, join_itself, join_side, keep_records,

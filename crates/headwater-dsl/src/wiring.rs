@@ -131,16 +131,16 @@ impl Behaviours {
         mut program: Program,
     ) -> Result<Program, DslError> {
         program.nodes = nodes.iter().map(|&id| graph.node(id).name.as_str().into()).collect();
-        let mut edges: BTreeMap<NodeId, Edge> = BTreeMap::new();
+        let mut wired: BTreeMap<NodeId, WiredNode> = BTreeMap::new();
         // Nodes are numbered parents first, so backwards every child comes before its parents.
         for (index, &id) in nodes.iter().enumerate().rev() {
             let node = graph.node(id);
             let Some(behaviour) = self.nodes.get(&node.name) else { continue };
-            let below: Vec<(&str, &Edge)> = node
+            let below: Vec<(&str, &WiredNode)> = node
                 .children
                 .iter()
                 .filter_map(|child| {
-                    edges.get(child).map(|edge| (graph.node(*child).name.as_str(), edge))
+                    wired.get(child).map(|below| (graph.node(*child).name.as_str(), below))
                 })
                 .collect();
             let index = u32::try_from(index).expect("a topology has less than 2^32 nodes");
@@ -150,6 +150,7 @@ impl Behaviours {
                 node,
                 index: NodeIndex(index),
                 below,
+                changes_headers: false,
                 is_global: is_global(graph, node),
             };
             match behaviour {
@@ -159,7 +160,8 @@ impl Behaviours {
                 }
                 Behaviour::Inner(wire) => {
                     let edge = wire(&mut wiring)?;
-                    edges.insert(id, self.wrap(node, edge));
+                    let changes_headers = wiring.changes_headers;
+                    wired.insert(id, WiredNode { edge: self.wrap(node, edge), changes_headers });
                 }
             }
         }
@@ -232,13 +234,23 @@ pub(crate) struct ConnectedStore {
     pub(crate) is_read_only: bool,
 }
 
+/// A node of the program, to those above it.
+struct WiredNode {
+    edge: Edge,
+    /// Whether a record may have other headers when it has been here: a user's processor changes those of the record it
+    /// gets.
+    changes_headers: bool,
+}
+
 /// A node under construction.
 pub(crate) struct Wiring<'a> {
     behaviours: &'a Behaviours,
     program: &'a mut Program,
     node: &'a GraphNode,
     index: NodeIndex,
-    below: Vec<(&'a str, &'a Edge)>,
+    below: Vec<(&'a str, &'a WiredNode)>,
+    /// See [`WiredNode::changes_headers`].
+    changes_headers: bool,
     /// Whether it feeds global stores.
     is_global: bool,
 }
@@ -254,17 +266,42 @@ impl Wiring<'_> {
         &self.node.name
     }
 
-    /// The stream nodes below.
+    /// The stream nodes below a node that makes new records.
     pub(crate) fn below<K: 'static, V: 'static>(&self) -> Result<Below<K, V>, DslError> {
+        let below = self.stream_nodes_below()?;
+        Ok(if self.headers_change_below() { below.with_own_headers() } else { below })
+    }
+
+    /// The stream nodes below a node that hands on the records that it gets: what is done to their headers below is
+    /// seen above, too.
+    pub(crate) fn below_same_record<K: 'static, V: 'static>(
+        &mut self,
+    ) -> Result<Below<K, V>, DslError> {
+        self.changes_headers |= self.headers_change_below();
+        self.stream_nodes_below()
+    }
+
+    fn stream_nodes_below<K: 'static, V: 'static>(&self) -> Result<Below<K, V>, DslError> {
         let nodes: Result<Vec<_>, _> =
-            self.below.iter().map(|(_, edge)| edge.stream(self.name())).collect();
+            self.below.iter().map(|(_, below)| below.edge.stream(self.name())).collect();
         Ok(Below::new(nodes?))
     }
 
-    /// The stream nodes below, with their names.
-    pub(crate) fn named_below<K: 'static, V: 'static>(&self) -> Result<NamedBelow<K, V>, DslError> {
+    fn headers_change_below(&self) -> bool {
+        self.below.iter().any(|(_, below)| below.changes_headers)
+    }
+
+    /// The stream nodes below a user's processor, with their names. `headers_are_own` says whether each record that it
+    /// hands on is a new one, and nobody else sees what is done to the headers.
+    pub(crate) fn below_processor<K: 'static, V: 'static>(
+        &mut self,
+        headers_are_own: bool,
+    ) -> Result<NamedBelow<K, V>, DslError> {
         let names = self.below.iter().map(|(name, _)| Arc::from(*name)).collect();
-        Ok(NamedBelow::new(names, self.below()?))
+        let below = NamedBelow::new(names, self.stream_nodes_below()?);
+        self.changes_headers |= !headers_are_own;
+        let ends_here = headers_are_own && self.headers_change_below();
+        Ok(if ends_here { below.with_own_headers() } else { below })
     }
 
     /// The table nodes below.
@@ -272,7 +309,7 @@ impl Wiring<'_> {
         &self,
     ) -> Result<TablesBelow<K, V>, DslError> {
         let nodes: Result<Vec<_>, _> =
-            self.below.iter().map(|(_, edge)| edge.table(self.name())).collect();
+            self.below.iter().map(|(_, below)| below.edge.table(self.name())).collect();
         Ok(TablesBelow::new(nodes?))
     }
 
@@ -285,7 +322,7 @@ impl Wiring<'_> {
 
     /// The nodes below, of another kind.
     pub(crate) fn below_as<T: ?Sized + 'static>(&self) -> Result<Vec<Arc<T>>, DslError> {
-        self.below.iter().map(|(_, edge)| edge.typed(self.name())).collect()
+        self.below.iter().map(|(_, below)| below.edge.typed(self.name())).collect()
     }
 
     /// The serde for keys: the given one or the type's default.

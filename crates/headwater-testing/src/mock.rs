@@ -225,7 +225,7 @@ impl<K: Clone + Send + 'static, V: Clone + Send + 'static> MockProcessorContext<
         record: &TestRecord<KIn, VIn>,
     ) -> Result<(), UserError> {
         self.called.timestamp = record.timestamp.unwrap_or(0);
-        self.called.headers = record.headers.clone();
+        self.called.headers.clone_from(&record.headers);
         let TestRecord { key, value, .. } = record;
         let record = Record::new(key.as_ref(), value.as_ref(), self.called.timestamp);
         self.call(|context| processor.process(context, record))?

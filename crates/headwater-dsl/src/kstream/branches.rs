@@ -9,7 +9,7 @@ use headwater_runtime::UserError;
 use super::KStream;
 use crate::error::DslError;
 use crate::graph::{LogicalKind, Processor};
-use crate::nodes::{BranchTest, branch, step};
+use crate::nodes::{BranchTest, branch, pass};
 use crate::nullity::{Nullity, Present};
 use crate::params::Branched;
 
@@ -110,7 +110,7 @@ impl<K: 'static, V: 'static, N: Nullity> BranchedKStream<K, V, N> {
         let own = graph.valid_name(name.as_deref()).unwrap_or_else(|| number.to_string());
         let name = format!("{splitter}{own}");
         graph.names.processor_name(&name);
-        let pass_on = step::<K, V, K, V, _>(|out, record| {
+        let pass_on = pass::<K, V, _>(|out, record| {
             out.forward(record)?;
             Ok(())
         });

@@ -12,7 +12,7 @@ use crate::error::DslError;
 use crate::graph::{
     LogicalGraph, LogicalKind, Mergeable, MergedRepartition, Repartition, RepartitionFilter, Wire,
 };
-use crate::nodes::{ReadAs, WriteAs, sink, source, step};
+use crate::nodes::{ReadAs, WriteAs, pass, sink, source, step};
 use crate::nullity::Nullity;
 use crate::params::{Extractor, FailOnInvalidTimestamp, Repartitioned, StreamPartitioner};
 use crate::serdes::Codec;
@@ -166,7 +166,7 @@ fn drop_null_keys<K: 'static, V: 'static>() -> WireInner {
 
 /// The making of a node that hands every record on.
 pub(super) fn pass_on<K: 'static, V: 'static>() -> WireInner {
-    step::<K, V, K, V, _>(|out, record| {
+    pass::<K, V, _>(|out, record| {
         out.forward(record)?;
         Ok(())
     })

@@ -30,7 +30,7 @@ where
         Ok(Edge::to_stream(Branch {
             index: wiring.index(),
             tests: tests.clone().into_boxed_slice(),
-            below: wiring.below::<K, V>()?,
+            below: wiring.below_same_record::<K, V>()?,
             nullity: PhantomData::<N>,
         }))
     })

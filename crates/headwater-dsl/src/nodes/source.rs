@@ -31,7 +31,7 @@ pub(crate) fn source<K: 'static, V: 'static>(read: ReadAs<K, V>) -> WireSource {
             key: wiring.key_serde(read.key.as_ref())?,
             value: wiring.value_serde(read.value.as_ref())?,
             extractor: read.extractor.clone().or_else(|| wiring.default_extractor()),
-            below: wiring.below()?,
+            below: wiring.below_same_record()?,
         }))
     })
 }

@@ -9,8 +9,45 @@ use crate::edge::{Below, Edge, Node};
 use crate::record::Record;
 use crate::wiring::WireInner;
 
-/// The making of a node that runs `run` on every record.
+/// The making of a node that runs `run` on every record, and makes new ones.
 pub(crate) fn step<K, V, K2, V2, F>(run: F) -> WireInner
+where
+    K: 'static,
+    V: 'static,
+    K2: 'static,
+    V2: 'static,
+    F: Fn(&mut Out<'_, '_, K2, V2>, Record<'_, K, V>) -> Result<(), TaskError>
+        + Send
+        + Sync
+        + 'static,
+{
+    wire(run, Forwards::New)
+}
+
+/// The making of a node that runs `run` on every record, and hands on no others. Filters and looks make new records as
+/// all other operators do, since they are processors of fixed keys in the original.
+pub(crate) fn pass<K, V, F>(run: F) -> WireInner
+where
+    K: 'static,
+    V: 'static,
+    F: Fn(&mut Out<'_, '_, K, V>, Record<'_, K, V>) -> Result<(), TaskError>
+        + Send
+        + Sync
+        + 'static,
+{
+    wire(run, Forwards::Same)
+}
+
+/// What a step hands on.
+#[derive(Clone, Copy)]
+enum Forwards {
+    /// New records.
+    New,
+    /// The record that it gets.
+    Same,
+}
+
+fn wire<K, V, K2, V2, F>(run: F, forwards: Forwards) -> WireInner
 where
     K: 'static,
     V: 'static,
@@ -26,7 +63,10 @@ where
         Ok(Edge::to_stream(Step {
             index: wiring.index(),
             run: Arc::clone(&run),
-            below: wiring.below::<K2, V2>()?,
+            below: match forwards {
+                Forwards::New => wiring.below::<K2, V2>()?,
+                Forwards::Same => wiring.below_same_record::<K2, V2>()?,
+            },
             input: PhantomData::<fn(K, V)>,
         }))
     })

@@ -169,9 +169,9 @@ impl ProcessingContext<'_, '_> {
         self.cx.headers()
     }
 
-    /// The headers, to change them. Every node that is visited later sees the change: siblings
-    /// included, unless the processor is a [`FixedKeyProcessor`](crate::FixedKeyProcessor), whose
-    /// records have headers of their own (feature row D55).
+    /// The headers, to change them. Every node that is visited later sees the change, siblings included, up to the
+    /// nearest operator above that makes new records: their headers are copies. A
+    /// [`FixedKeyProcessor`](crate::FixedKeyProcessor) has records with headers of their own (feature row D55).
     pub fn headers_mut(&mut self) -> &mut Headers {
         if self.surroundings.headers_are_own && self.headers_before.is_none() {
             self.headers_before = Some(self.cx.headers().clone());

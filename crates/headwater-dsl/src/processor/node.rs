@@ -207,7 +207,7 @@ fn wire<T: Types>(supplier: Arc<T::Supplier>, headers_are_own: bool) -> WireInne
     Arc::new(move |wiring| {
         let shared = Arc::new(Shared::<T> {
             surroundings: Surroundings::new(wiring, headers_are_own),
-            below: wiring.named_below::<T::KOut, T::VOut>()?,
+            below: wiring.below_processor::<T::KOut, T::VOut>(headers_are_own)?,
             supplier: Arc::clone(&supplier),
         });
         let slot = wiring.add_processor(Arc::new(Supplier(shared)));

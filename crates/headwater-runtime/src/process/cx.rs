@@ -99,6 +99,21 @@ impl Cx<'_> {
         &mut self.task.headers
     }
 
+    /// Runs `f`, which may change the headers, and gives the record those that it has now back.
+    pub fn with_own_headers<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
+        if self.task.headers.is_empty() {
+            let result = f(self);
+            self.task.headers.clear();
+            return result;
+        }
+        let mut before = self.thread.headers.pop().unwrap_or_default();
+        before.clone_from(&self.task.headers);
+        let result = f(self);
+        std::mem::swap(&mut before, &mut self.task.headers);
+        self.thread.headers.push(before);
+        result
+    }
+
     /// The bytes of a key, to read it from. Where they are those of the input record's key they are a part of its batch and
     /// need not be copied to be kept.
     pub fn key_payload<'p>(&'p self, bytes: &'p [u8]) -> Payload<'p> {

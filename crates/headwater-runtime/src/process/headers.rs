@@ -6,7 +6,7 @@ use std::ops::Range;
 ///
 /// The names and values live in two buffers that are used again for the next record, so reading
 /// and changing headers does not allocate once these have grown.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Headers {
     names: String,
     values: Vec<u8>,
@@ -74,6 +74,21 @@ impl Headers {
         self.names.clear();
         self.values.clear();
         self.entries.clear();
+    }
+}
+
+impl Clone for Headers {
+    fn clone(&self) -> Self {
+        let Self { names, values, entries } = self;
+        Self { names: names.clone(), values: values.clone(), entries: entries.clone() }
+    }
+
+    /// Keeps the buffers that are there.
+    fn clone_from(&mut self, source: &Self) {
+        let Self { names, values, entries } = source;
+        self.names.clone_from(names);
+        self.values.clone_from(values);
+        self.entries.clone_from(entries);
     }
 }
 

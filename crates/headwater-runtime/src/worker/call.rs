@@ -29,7 +29,7 @@ impl Worker {
         code: impl FnOnce(&mut Cx<'_>) -> R,
     ) -> Option<R> {
         let core = &mut self.tasks.get_mut(&task)?.task.core;
-        core.headers = called.headers.clone();
+        core.headers.clone_from(&called.headers);
         core.commit_needed = true;
         let mut origin = Origin::punctuation(called.timestamp);
         if let Some((topic, partition, offset)) = &called.source {

@@ -8,7 +8,8 @@ use headwater_broker::TopicName;
 
 use crate::config::StreamsConfig;
 use crate::process::{
-    DefaultTimestampExtractor, FetchedEntries, Handlers, NullRecords, UserError, WindowFetch,
+    DefaultTimestampExtractor, FetchedEntries, Handlers, Headers, NullRecords, UserError,
+    WindowFetch,
 };
 use crate::task::MaxTaskIdle;
 use crate::worker::outputs::{OutputLimits, Outputs, TopicIndex};
@@ -24,6 +25,8 @@ pub(crate) struct ThreadCore {
     ready_batches_max: usize,
     /// Buffers for serialisers.
     pub(crate) buffers: Vec<Vec<u8>>,
+    /// Room for headers that a record has again later.
+    pub(crate) headers: Vec<Headers>,
     /// Looks into stores of windows that are not under way.
     pub(crate) fetches: Vec<WindowFetch>,
     /// Room for what looks have found.
@@ -51,6 +54,7 @@ impl ThreadCore {
             outputs: Outputs::new(limits, Arc::clone(&config.message_bytes)),
             ready_batches_max: 16,
             buffers: Vec::new(),
+            headers: Vec::new(),
             fetches: Vec::new(),
             fetched: Vec::new(),
             value: Vec::new(),

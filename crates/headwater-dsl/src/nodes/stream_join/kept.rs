@@ -115,7 +115,7 @@ pub(crate) fn keep_records<K: 'static, V: 'static>(kept: KeptRecords<K, V>) -> W
         Ok(Edge::to_stream(Keep {
             index: wiring.index(),
             store: kept.wire(wiring)?,
-            below: wiring.below::<K, V>()?,
+            below: wiring.below_same_record::<K, V>()?,
         }))
     })
 }

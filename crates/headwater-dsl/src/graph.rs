@@ -28,7 +28,7 @@ mod sources;
 mod stream_joins;
 mod write;
 
-pub(crate) use joins::{JoinSide, TableJoin, is_generated};
+pub(crate) use joins::{JoinInput, JoinSide, TableJoin, is_generated};
 pub(crate) use optimize::{Mergeable, MergedRepartition};
 pub(crate) use sources::StreamSource;
 pub(crate) use stream_joins::{StreamJoins, StreamSide};
@@ -76,6 +76,8 @@ struct LogicalNode {
     old_values: bool,
     /// Another node whose records are partitioned in the same way, beside those above.
     partitioned_as: Option<NodeKey>,
+    /// Nodes above whose topics are none of this one's, see [`JoinInput`].
+    forgotten: Vec<NodeKey>,
     effect: Effect,
 }
 
@@ -282,6 +284,7 @@ impl LogicalGraph {
             old_values: false,
             effect: Effect::None,
             partitioned_as: None,
+            forgotten: Vec::new(),
         };
         Rc::new(RefCell::new(Self {
             names: NameCounter::new(),
@@ -321,6 +324,7 @@ impl LogicalGraph {
             old_values: false,
             effect: Effect::None,
             partitioned_as: None,
+            forgotten: Vec::new(),
         });
         for &parent in parents {
             self.link(parent, key);
@@ -447,8 +451,9 @@ impl LogicalGraph {
         if self.nodes[node.0].is_suppression() || self.nodes[node.0].is_cogroup() {
             // The original forgets the sources of such a table, and so checks nothing of them.
         } else if !is_source {
-            let LogicalNode { parents, partitioned_as, .. } = &self.nodes[node.0];
-            for &above in parents.iter().chain(partitioned_as) {
+            let LogicalNode { parents, partitioned_as, forgotten, .. } = &self.nodes[node.0];
+            let known = parents.iter().filter(|parent| !forgotten.contains(parent));
+            for &above in known.chain(partitioned_as) {
                 self.collect_sources(above, sources);
             }
         } else if !sources.contains(&node) {

@@ -33,6 +33,22 @@ pub(crate) struct JoinSide {
     pub(crate) reads: Vec<String>,
 }
 
+/// What a join gets the records of a stream from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JoinInput {
+    pub(crate) node: NodeKey,
+    /// Whether the topics above are not asked for equal numbers of partitions. In the original a join that takes the
+    /// repartition of an earlier one knows it under a name of its own, which nothing has.
+    pub(crate) is_forgotten: bool,
+}
+
+impl JoinInput {
+    /// The node, with the topics above it.
+    pub(crate) const fn of(node: NodeKey) -> Self {
+        Self { node, is_forgotten: false }
+    }
+}
+
 impl LogicalNode {
     /// Whether the node holds updates back.
     pub(super) fn is_suppression(&self) -> bool {
@@ -127,6 +143,19 @@ impl LogicalGraph {
     /// Keeps the repartition that was made for a join of a stream.
     pub(crate) fn set_join_repartition(&mut self, stream: NodeKey, repartition: NodeKey) {
         self.join_repartitions.insert(stream, repartition);
+    }
+
+    /// Says that the topics of these inputs need equal numbers of partitions, as [`copartition`](Self::copartition).
+    pub(crate) fn copartition_inputs(&mut self, inputs: &[JoinInput]) {
+        let known = inputs.iter().filter(|input| !input.is_forgotten).map(|input| input.node);
+        self.copartition(&known.collect::<Vec<_>>());
+    }
+
+    /// Notes which inputs of a join its result does not come from.
+    pub(crate) fn forget_inputs(&mut self, join: NodeKey, inputs: &[JoinInput]) {
+        let is_known = |node| inputs.iter().any(|input| input.node == node && !input.is_forgotten);
+        let nodes = inputs.iter().map(|input| input.node);
+        self.nodes[join.0].forgotten = nodes.filter(|&node| !is_known(node)).collect();
     }
 
     /// Whether somewhere below a node records without key are taken.

@@ -7,7 +7,7 @@ use headwater_runtime::UserError;
 use super::KStream;
 use crate::builder::own_or_inherited;
 use crate::error::DslError;
-use crate::graph::{LogicalGraph, NodeKey};
+use crate::graph::{JoinInput, LogicalGraph};
 use crate::nullity::Nullity;
 use crate::params::{JoinWindows, StreamJoined};
 use crate::serdes::Codec;
@@ -277,15 +277,17 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
         joined.store_name = graph.valid_name(joined.store_name.as_deref());
         let (key, value) = (joined.key.clone(), joined.value.clone());
         let other_value = joined.other_value.clone();
-        let parents = [
+        let inputs = [
             self.parent_for_join(graph, joined.name_with("-left").as_deref(), (key.clone(), value)),
             other.parent_for_join(graph, joined.name_with("-right").as_deref(), (key, other_value)),
         ];
-        graph.copartition(&parents);
+        graph.copartition_inputs(&inputs);
         let inherited = (self.key_serde.clone(), self.value_serde.clone());
         let joined = joined.or_inherited(graph, inherited, other.value_serde.clone());
         let key = joined.key.clone();
+        let parents = inputs.map(|input| input.node);
         let node = add_nodes(graph, parents, joiner, (kind, windows), &joined);
+        graph.forget_inputs(node, &inputs);
         KStream::new(&self.graph, node, key, None, false)
     }
 
@@ -295,9 +297,9 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
         graph: &mut LogicalGraph,
         name: Option<&str>,
         (key, value): (Option<Codec<K>>, Option<Codec<V>>),
-    ) -> NodeKey {
+    ) -> JoinInput {
         if !self.repartition_required {
-            return self.node;
+            return JoinInput::of(self.node);
         }
         let key = own_or_inherited(key, self.key_serde.as_ref());
         let value = own_or_inherited(value, self.value_serde.as_ref());

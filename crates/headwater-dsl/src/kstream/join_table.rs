@@ -10,7 +10,7 @@ use super::KStream;
 use super::repartition::{Settings, repartition};
 use crate::builder::own_or_inherited;
 use crate::error::DslError;
-use crate::graph::{LogicalGraph, LogicalKind, NodeKey, Processor, is_generated};
+use crate::graph::{JoinInput, LogicalGraph, LogicalKind, Processor, is_generated};
 use crate::ktable::KTable;
 use crate::nodes::{Grace, StreamTableJoin, stream_table_join};
 use crate::nullity::Nullity;
@@ -181,9 +181,9 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
         let parent = if self.repartition_required {
             self.repartition_for_join(graph, name.as_deref(), key.clone(), value.clone())
         } else {
-            self.node
+            JoinInput::of(self.node)
         };
-        graph.copartition(&[parent, table.node()]);
+        graph.copartition_inputs(&[parent, JoinInput::of(table.node())]);
         let prefix = if is_left_join { "KSTREAM-LEFTJOIN-" } else { "KSTREAM-JOIN-" };
         let name = graph.name_or_next(name.as_deref(), prefix);
         if grace_ms.is_some() && !graph.is_versioned(table.node()) {
@@ -203,7 +203,8 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
         processor.takes_null_keys = is_left_join;
         processor.needed_history_ms = grace_ms;
         processor.stores.extend(buffer.map(|(store, _)| store));
-        let node = graph.add(&[parent], name, LogicalKind::Processor(processor));
+        let node = graph.add(&[parent.node], name, LogicalKind::Processor(processor));
+        graph.forget_inputs(node, &[parent]);
         KStream::new(&self.graph, node, key, None, false)
     }
 
@@ -215,7 +216,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
         given: Option<&str>,
         key: Option<Codec<K>>,
         value: Option<Codec<V>>,
-    ) -> NodeKey {
+    ) -> JoinInput {
         let own_name = graph.name(self.node).to_owned();
         let prefix = given.unwrap_or(&own_name);
         let settings = Settings { key, value, partitioner: None, partitions: None };
@@ -225,7 +226,8 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
         if prefix == own_name
             && let Some(shared) = graph.join_repartition(self.node)
         {
-            return shared;
+            let is_forgotten = graph.name(shared) != repartition.source_name;
+            return JoinInput { node: shared, is_forgotten };
         }
         if given.is_none() {
             let repartition_topic = Some(repartition.topic.clone());
@@ -234,7 +236,7 @@ impl<K: 'static, V: 'static, N: Nullity> KStream<K, V, N> {
         let name = repartition.source_name.clone();
         let node = graph.add(&[self.node], name, LogicalKind::Repartition(repartition));
         graph.set_join_repartition(self.node, node);
-        node
+        JoinInput::of(node)
     }
 }
 

@@ -298,3 +298,13 @@ pub struct Program {
     /// Whether there are sinks that choose a topic for each record.
     pub chooses_topics: bool,
 }
+
+impl Program {
+    /// The user's processors in the order of the topology, parents first.
+    pub(crate) fn processors_in_order(&self) -> Vec<ProcessorSlot> {
+        let mut slots: Vec<ProcessorSlot> =
+            (0..).map(ProcessorSlot).take(self.processors.len()).collect();
+        slots.sort_by_key(|slot| self.processors[slot.index()].node);
+        slots
+    }
+}

@@ -57,8 +57,9 @@ pub struct ScheduledPunctuation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Schedule {
-    // First field: the heap is ordered by it, ties by the order of scheduling.
+    // First fields: the heap is ordered by them, ties by the order in which they were planned.
     next: i64,
+    planned: u64,
     token: PunctuationToken,
     processor: ProcessorSlot,
     interval: i64,
@@ -68,6 +69,8 @@ struct Schedule {
 #[derive(Debug, Default)]
 struct Queue {
     heap: BinaryHeap<Reverse<Schedule>>,
+    /// How many times something was planned.
+    planned: u64,
 }
 
 impl Queue {
@@ -75,15 +78,20 @@ impl Queue {
         self.heap.peek().map_or(i64::MAX, |Reverse(schedule)| schedule.next)
     }
 
+    fn plan(&mut self, schedule: Schedule) {
+        self.planned += 1;
+        self.heap.push(Reverse(Schedule { planned: self.planned, ..schedule }));
+    }
+
     fn take_due(&mut self, now: i64) -> Option<DuePunctuation> {
         if self.next() > now {
             return None;
         }
-        let Reverse(mut schedule) = self.heap.pop()?;
+        let Reverse(schedule) = self.heap.pop()?;
         let due =
             DuePunctuation { processor: schedule.processor, token: schedule.token, timestamp: now };
-        schedule.next = next_after(schedule.next, schedule.interval, now);
-        self.heap.push(Reverse(schedule));
+        let next = next_after(schedule.next, schedule.interval, now);
+        self.plan(Schedule { next, ..schedule });
         Some(due)
     }
 
@@ -135,8 +143,7 @@ impl Punctuations {
             }
             (FirstPunctuation::At(start), _) => start,
         };
-        let schedule = Schedule { next, token, processor, interval };
-        self.queue(kind).heap.push(Reverse(schedule));
+        self.queue(kind).plan(Schedule { next, planned: 0, token, processor, interval });
         token
     }
 
@@ -259,6 +266,20 @@ mod tests {
         assert!(punctuations.cancel(token));
         assert!(!punctuations.cancel(token));
         assert_eq!(punctuations.next_wall_ms(), i64::MAX);
+    }
+
+    #[test]
+    fn what_was_planned_earlier_for_the_same_time_comes_first() {
+        let mut punctuations = Punctuations::default();
+        let kind = PunctuationType::WallClockTime;
+        let often = schedule(&mut punctuations, 0, kind, 5, 0);
+        let seldom = schedule(&mut punctuations, 1, kind, 10, 0);
+        let mut due = |now| -> Vec<_> {
+            std::iter::from_fn(|| punctuations.take_due(kind, now)).map(|due| due.token).collect()
+        };
+        assert_eq!(due(5), [often]);
+        assert_eq!(due(10), [seldom, often]);
+        assert_eq!(due(20), [often, seldom]);
     }
 
     #[test]

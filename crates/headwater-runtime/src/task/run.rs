@@ -28,10 +28,9 @@ pub(crate) struct SliceEnd {
 type Bound = Option<(i64, usize)>;
 
 impl Task {
-    /// Sets up the user's processors.
+    /// Sets up the user's processors: what they schedule at equal times is due in the order of the topology.
     pub(crate) fn init(&mut self, thread: &mut ThreadCore) -> Result<(), TaskError> {
-        let slots = u32::try_from(self.core.processors.len()).expect("made from a program");
-        for slot in (0..slots).map(ProcessorSlot) {
+        for slot in self.core.program.processors_in_order() {
             let timestamp = thread.now.wall_ms;
             guarded(&mut self.core, thread, Origin::punctuation(timestamp), |cx| {
                 cx.enter(cx.task.program.processors[slot.index()].node);

@@ -74,8 +74,10 @@ impl Task {
     /// Gives up everything since the last commit that is done, and ends the user's processors.
     /// What is left are the storages.
     pub(crate) fn dismantle(mut self) -> Vec<Box<dyn TaskStorage>> {
-        for processor in self.core.processors.iter_mut().flatten() {
-            processor.close();
+        for slot in self.core.program.processors_in_order() {
+            if let Some(processor) = &mut self.core.processors[slot.index()] {
+                processor.close();
+            }
         }
         std::mem::take(&mut self.core.storages)
     }

@@ -14,6 +14,7 @@ mod joins;
 mod original;
 mod other_stores;
 mod processors;
+mod shared_headers;
 mod shrink;
 mod streams;
 mod tables;

@@ -513,7 +513,9 @@ impl<'a, 'cx: 'a> Out<'a, 'cx> for ProcessorContext<'a, 'cx, Value, Value> {
     }
 
     fn forward(&mut self, record: Record<'_, Value, Value>) -> Result<(), UserError> {
-        Ok(Self::forward(self, record)?)
+        // The processors of the cases hand on a new record each time, which has a copy of the headers.
+        let headers = self.headers().clone();
+        Ok(Self::forward_with_headers(self, record, headers)?)
     }
 
     fn forward_with_headers(

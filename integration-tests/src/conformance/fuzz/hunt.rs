@@ -9,8 +9,9 @@ use serde_json::Value as Json;
 use super::generator::random_case;
 use super::original::Original;
 use super::other_stores::OtherStores;
+use super::shared_headers::hang_on_flush;
 use super::shrink::shrink;
-use crate::conformance::{Case, Outcome, check};
+use crate::conformance::{Case, Difference, Outcome, check};
 
 /// What is compared.
 #[derive(Debug)]
@@ -30,9 +31,11 @@ pub struct Hunted {
     pub equal: usize,
     /// How many differ and hang on which of several topics is read first, which the original leaves open.
     pub by_order: usize,
-    /// How many are as the original with all stores on disk expects, or show what has expired and only its cache still
-    /// has.
+    /// How many are as the original with all stores on disk expects, or drop what it drops then, or show what has
+    /// expired and only its cache still has, or have not the headers that its cache shares with the records.
     pub by_store: usize,
+    /// How many the original cannot build or run, for a mistake of its own.
+    pub by_mistake: usize,
     /// Those that differ, with what the original expects, and how.
     pub differing: Vec<(Json, Outcome)>,
 }
@@ -50,8 +53,11 @@ impl Hunt<'_> {
             if let Some(wrong) = what_is_wrong(&case) {
                 bail!("the original finds no case in {}: {wrong}", case["name"]);
             }
-            if compare(&case)? == Outcome::Passed {
+            let outcome = compare(&case)?;
+            if outcome == Outcome::Passed {
                 hunted.equal += 1;
+            } else if is_mistake(&case) || is_of_other_types(&case, &outcome) {
+                hunted.by_mistake += 1;
             } else {
                 suspects.push(case);
             }
@@ -65,7 +71,9 @@ impl Hunt<'_> {
         let other_stores = OtherStores::ask(self.original, &suspects)?;
         for (case, other_stores) in suspects.into_iter().zip(other_stores) {
             let outcome = compare(&case)?;
-            if other_stores.explain(&case, &outcome)? {
+            if drops_by_order(&case, &outcome) {
+                hunted.by_order += 1;
+            } else if hang_on_flush(&case, &outcome) || other_stores.explain(&case)? {
                 hunted.by_store += 1;
             } else if self.shrinks {
                 let smaller = self.smaller(case, &differs_in(&outcome))?;
@@ -83,18 +91,25 @@ impl Hunt<'_> {
         shrink(case, |candidates| {
             let mut differing = Vec::new();
             for answered in self.original.ask(candidates, true)? {
-                if what_is_wrong(&answered).is_some() || has_flag(&answered, "order") {
+                let is_none = what_is_wrong(&answered).is_some() || is_mistake(&answered);
+                if is_none || has_flag(&answered, "order") {
                     continue;
                 }
                 let outcome = compare(&answered)?;
                 let found = differs_in(&outcome);
+                let is_set_aside = drops_by_order(&answered, &outcome)
+                    || hang_on_flush(&answered, &outcome)
+                    || is_of_other_types(&answered, &outcome);
+                if is_set_aside {
+                    continue;
+                }
                 if !found.is_empty() && found.is_subset(wanted) {
-                    differing.push((answered, outcome));
+                    differing.push(answered);
                 }
             }
-            for (answered, outcome) in differing {
+            for answered in differing {
                 let other_stores = OtherStores::ask(self.original, slice::from_ref(&answered))?;
-                if !other_stores[0].explain(&answered, &outcome)? {
+                if !other_stores[0].explain(&answered)? {
                     return Ok(Some(answered));
                 }
             }
@@ -117,6 +132,46 @@ pub(super) fn differs_in(outcome: &Outcome) -> BTreeSet<String> {
         Outcome::Failed(differences) => differences.iter().map(|it| it.what.clone()).collect(),
     }
 }
+
+/// Whether a case differs in nothing but how many records are dropped.
+fn only_drops_differ(outcome: &Outcome) -> bool {
+    differs_in(outcome).iter().all(|what| what == "dropped" || what == "dropped_at")
+}
+
+/// Whether a case drops another number of records than the original does, which drops other numbers itself when it
+/// reads its topics in another order: an answer to a foreign-key join that something has overtaken is one.
+fn drops_by_order(case: &Json, outcome: &Outcome) -> bool {
+    has_flag(case, "order_dropped") && only_drops_differ(outcome)
+}
+
+/// Whether the original cannot build a case for a mistake of its own.
+///
+/// - It merges the repartition topics below a change of keys one after the other, and has then lost the way to the next
+///   one where a stream is merged with itself (`mergeRepartitionTopics`, `findParentNodeMatching`).
+/// - It takes a windowed table of a cogroup for one of versions if the streams come from such a table
+///   (`CogroupedStreamAggregateBuilder` does not say otherwise), and does not suppress it.
+fn is_mistake(case: &Json) -> bool {
+    let message = case["expect"]["error"]["message"].as_str().unwrap_or_default();
+    let operators = case["topology"].as_array().into_iter().flatten();
+    let has_cogroup = operators.into_iter().any(|it| it["op"] == "cogroup");
+    message.starts_with("Found a null keyChangingChild node for OptimizableRepartitionNode")
+        || (has_cogroup && message.contains("version semantics might be inherited from upstream"))
+}
+
+/// Whether a case is refused here because the original merges repartition topics across a join with a global table, as
+/// if it left values alone. It writes those of before the join with the serde of those behind it, and fails with the
+/// first one.
+fn is_of_other_types(case: &Json, outcome: &Outcome) -> bool {
+    let Outcome::Failed(differences) = outcome else { return false };
+    let is_other_type = |it: &Difference| it.what == "build" && it.text.contains(OTHER_TYPES);
+    let merges = !case["config"]["topology.optimization"].is_null();
+    let operators = case["topology"].as_array().into_iter().flatten();
+    let has_global_table = operators.into_iter().any(|it| it["op"] == "global_table");
+    merges && has_global_table && differences.iter().all(is_other_type)
+}
+
+/// What a program says whose nodes do not fit.
+const OTHER_TYPES: &str = "which a node below it does not take";
 
 fn what_is_wrong(case: &Json) -> Option<&str> {
     case["expect"]["wrong"].as_str()

@@ -24,6 +24,7 @@ pub use policies::{
     TopologyOptimization,
 };
 
+use crate::metrics::RecordingLevel;
 use crate::process::{DefaultTimestampExtractor, NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
 
@@ -316,6 +317,18 @@ settings! {
     /// How the topology is rewritten when it is built with this configuration.
     plain topology_optimization: TopologyOptimization = TopologyOptimization::NONE,
         Streams "topology.optimization", any;
+    /// How much longer than its store the changelog of windows or sessions keeps records, in milliseconds: brokers and
+    /// stream time do not go by the same clock.
+    plain windowstore_changelog_additional_retention_ms: u64 = 86_400_000,
+        Streams "windowstore.changelog.additional.retention.ms", any;
+    /// Time between two summaries of what a stream thread has done, in the log at level info, in milliseconds; 0: none.
+    plain log_summary_interval_ms: u64 = 120_000, Streams "log.summary.interval.ms", any;
+    /// How much is measured.
+    plain metrics_recording_level: RecordingLevel = RecordingLevel::Info, Streams "metrics.recording.level", any;
+    /// How many samples count in averages and extremes of the last while.
+    plain metrics_num_samples: u32 = 2, Streams "metrics.num.samples", one_at_least;
+    /// How long such a sample is, in milliseconds.
+    plain metrics_sample_window_ms: u64 = 30_000, Streams "metrics.sample.window.ms", positive;
     /// Where a source starts on a partition without committed offset, unless it says so itself.
     /// Repartition topics are always read from their first record.
     plain auto_offset_reset: OffsetReset = OffsetReset::Earliest, Consumer "auto.offset.reset", any;

@@ -63,6 +63,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::config::{BadRecord, StreamsConfig};
+use crate::metrics::{MetricsScope, SharedRecorder};
 use crate::process::{
     DroppedRecords, ExceptionHandler, Handlers, Program, UserError, dead_letter, log_and_continue,
     log_and_fail,
@@ -180,6 +181,7 @@ impl Instance {
             handlers: None,
             assignor: None,
             fallback_assignor: None,
+            recorder: None,
             hooks: Hooks {
                 uncaught: Arc::new(|_| UncaughtReaction::default()),
                 state: None,
@@ -303,6 +305,15 @@ impl Drop for Instance {
     }
 }
 
+/// A recorder of the user's.
+struct Recorder(SharedRecorder);
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recorder")
+    }
+}
+
 /// Sets an instance up.
 #[derive(Debug)]
 pub struct InstanceBuilder {
@@ -319,6 +330,7 @@ pub struct InstanceBuilder {
     handlers: Option<Handlers>,
     assignor: Option<ChosenAssignor>,
     fallback_assignor: Option<ChosenAssignor>,
+    recorder: Option<Recorder>,
     hooks: Hooks,
 }
 
@@ -442,6 +454,17 @@ impl InstanceBuilder {
         self
     }
 
+    /// Where the metrics of this instance go: any recorder of the [`metrics`](https://docs.rs/metrics) crate, such as
+    /// that of `metrics-exporter-prometheus`. Default: the global recorder of the process, if one is installed when the
+    /// instance starts; else nothing is told.
+    ///
+    /// Several instances in one process can share one: every metric has the client, the thread or the
+    /// task in its labels. A recorder of its own is what a test wants.
+    pub fn metrics_recorder(mut self, recorder: SharedRecorder) -> Self {
+        self.recorder = Some(Recorder(recorder));
+        self
+    }
+
     /// Hears how restores go. Must not block.
     pub fn restore_listener(mut self, listener: Arc<dyn RestoreListener>) -> Self {
         self.hooks.restore = listener;
@@ -517,8 +540,9 @@ impl InstanceBuilder {
         let global_task = shared.global.as_ref().map(|plan| plan.id);
         let memory = Arc::clone(&shared.memory);
         let thread_names = views.threads.subscribe();
+        let hooks = shared.measured(self.hooks);
         let (coordinator, hears) =
-            Coordinator::new(Arc::new(shared), self.execution, self.hooks, views, told);
+            Coordinator::new(Arc::new(shared), self.execution, hooks, views, told);
         let coordinator = tokio::spawn(coordinator.run(hears, held));
         Ok(Instance {
             commands,
@@ -600,6 +624,7 @@ impl InstanceBuilder {
             partition_counts: Arc::new(partition_counts),
             message_bytes: Arc::new(message_bytes),
             memory: Arc::default(),
+            metrics: MetricsScope::find(self.recorder.as_ref().map(|it| &it.0), &self.config),
             config: self.config.clone(),
         };
         Ok((shared, held))

@@ -12,6 +12,7 @@ mod global;
 mod group_view;
 pub mod hosting;
 mod instance;
+pub mod metrics;
 pub mod process;
 pub mod query;
 mod state_dir;
@@ -33,8 +34,9 @@ pub use instance::{
     LagInfo, MemoryBytes, MemoryUse, StageChange, StartError, StreamsMetadata, TaskListener,
     TaskRole, TaskStage, TaskStatus, ThreadMetadata, UncaughtReaction,
 };
+pub use metrics::{MetricsScope, ProcessorMetrics, RecordingLevel, SharedRecorder};
 pub use process::{
-    CachedUpdate, Cx, DefaultTimestampExtractor, DropCounts, DropReason, DroppedRecords,
+    CachedUpdate, Cx, DefaultTimestampExtractor, DropCounts, DropReason, DroppedRecords, EmitKind,
     ExceptionHandler, ExtractedTime, Failure, FailureKind, FetchedEntries, FetchedEntry,
     FlushListener, Handlers, Headers, NodeIndex, NullError, NullPart, NullRecords, OffsetReset,
     OperatorProgram, OperatorSlot, OperatorTimes, OutputRecord, OutputTopic, ProcessorProgram,

@@ -4,6 +4,7 @@ mod cache_benefit;
 mod cx;
 mod dead_letter;
 mod drops;
+mod emitted;
 mod error;
 mod extractor;
 mod handler;
@@ -20,6 +21,7 @@ pub use cx::{
     StoredVersion, WindowFetch,
 };
 pub use drops::{DropCounts, DropReason, DroppedRecords};
+pub use emitted::EmitKind;
 pub use error::{FailureKind, RecordPosition, TaskError, TaskErrorKind, UserError, UserPanic};
 pub use extractor::DefaultTimestampExtractor;
 pub use handler::{

@@ -188,8 +188,13 @@ async fn fit_topics(
     if !missing.is_empty() {
         return Err(TopicsError::MissingOutputTopics { topics: missing });
     }
-    let defaults =
-        InternalTopicDefaults { topic_config: config.topic.clone(), ..Default::default() };
+    let defaults = InternalTopicDefaults {
+        topic_config: config.topic.clone(),
+        window_store_additional_retention_ms: i64::try_from(
+            config.windowstore_changelog_additional_retention_ms,
+        )
+        .unwrap_or(i64::MAX),
+    };
     let mut to_create = Vec::new();
     for topic in &internal {
         let name = TopicName::from(topic.name.as_str());

@@ -1,8 +1,10 @@
 //! A stream thread's work, as a plain struct: told by messages, driven by [`Worker::step`].
 
 mod call;
+mod measured;
 mod messages;
 mod outputs;
+mod summary;
 mod thread_core;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,7 +25,10 @@ pub use outputs::{BatchOrigin, OutputBatch, OutputLimits, Partitioning};
 pub(crate) use outputs::{AppendError, Outputs, TopicIndex};
 pub(crate) use thread_core::ThreadCore;
 
+use summary::Summary;
+
 use crate::config::StreamsConfig;
+use crate::metrics::{MetricsScope, ThreadMetrics};
 use crate::process::{
     DefaultTimestampExtractor, DropCounts, DropReason, DroppedRecords, Handlers, NullRecords,
     TaskError, UserError,
@@ -68,6 +73,12 @@ pub struct WorkerConfig {
     pub message_bytes: Arc<BTreeMap<TopicName, usize>>,
     /// Knows other topics, for sinks that choose one for each record. Without it they find those above.
     pub topic_lookup: Option<Arc<dyn TopicLookup>>,
+    /// The name of the thread, a label of its metrics.
+    pub thread_name: Arc<str>,
+    /// Time between two summaries in the log; zero: none.
+    pub summary_interval: Duration,
+    /// Where metrics go; without it none are told.
+    pub metrics: Option<MetricsScope>,
 }
 
 /// Knows topics whose names come up while records are processed.
@@ -108,6 +119,7 @@ impl WorkerConfig {
             window_emit_interval: Duration::from_millis(config.window_emit_interval_ms),
             outer_join_emit_interval: Duration::from_millis(config.outer_join_emit_interval_ms),
             partition_counts,
+            summary_interval: Duration::from_millis(config.log_summary_interval_ms),
             ..Self::default()
         }
     }
@@ -134,6 +146,9 @@ impl Default for WorkerConfig {
             partition_counts: Arc::default(),
             message_bytes: Arc::default(),
             topic_lookup: None,
+            thread_name: "".into(),
+            summary_interval: Duration::ZERO,
+            metrics: None,
         }
     }
 }
@@ -188,6 +203,7 @@ pub struct Worker {
     aborted: bool,
     paused: bool,
     counts: WorkerCounts,
+    summary: Summary,
 }
 
 #[derive(Debug)]
@@ -234,6 +250,7 @@ impl Worker {
             aborted: false,
             paused: false,
             counts: WorkerCounts::default(),
+            summary: Summary::new(now.monotonic),
         }
     }
 
@@ -243,7 +260,14 @@ impl Worker {
             ToWorker::AddTask(task) => self.add_task(*task),
             ToWorker::CloseTask(id) => self.leave(id, Leaving::Clean),
             ToWorker::DropTask(id) => self.leave(id, Leaving::Dropped),
-            ToWorker::Fetched(fetched) => fetched.into_iter().for_each(|input| self.fetched(input)),
+            ToWorker::Fetched(fetched) => {
+                if let Some(metrics) = &mut self.thread.metrics {
+                    metrics.polled(self.thread.now.monotonic, &fetched);
+                }
+                for input in fetched {
+                    self.fetched(input);
+                }
+            }
             ToWorker::CommitNow => self.commit_wanted = true,
             ToWorker::CommitTask(id) => {
                 if let Some(slot) = self.tasks.get_mut(&id) {
@@ -280,6 +304,9 @@ impl Worker {
     /// Does a bounded piece of work.
     pub fn step(&mut self, now: Now) -> Step {
         self.thread.now = now;
+        if let Some(metrics) = &mut self.thread.metrics {
+            metrics.begin_step(now.monotonic);
+        }
         self.tasks.values_mut().for_each(|slot| slot.task.core.refresh_global_stores());
         self.punctuate();
         if self.config.exactly_once {
@@ -289,6 +316,8 @@ impl Worker {
         self.let_go();
         let ran = self.run_next_task();
         self.hand_over(!ran);
+        self.summarise();
+        self.tell_metrics(ran);
         if ran || self.can_act_now() { Step::Again } else { self.wait() }
     }
 
@@ -337,6 +366,9 @@ impl Worker {
             }
         };
         let mut task = new.build(&seen, &mut self.thread);
+        if let Some(metrics) = &mut self.thread.metrics {
+            metrics.task_came(self.thread.now.monotonic);
+        }
         let leaving = match task.init(&mut self.thread) {
             Ok(()) => Leaving::No,
             Err(error) => Leaving::Failed(error),
@@ -390,9 +422,7 @@ impl Worker {
 
     /// Gives the next task that has work its turn; false when none has.
     fn run_next_task(&mut self) -> bool {
-        let is_commit_waited_for =
-            matches!(self.commit, Commit::Sealed { .. }) && self.is_uncommitted_full();
-        if self.paused || self.is_output_blocked() || is_commit_waited_for {
+        if self.paused || self.is_blocked() {
             return false;
         }
         let written = self.uncommitted_bytes();
@@ -410,6 +440,9 @@ impl Worker {
             match ran {
                 Ok(end) => {
                     self.counts.processed += end.records as u64;
+                    if let Some(metrics) = &mut self.thread.metrics {
+                        metrics.ran(self.thread.now.monotonic, id, end.records as u64);
+                    }
                     report_consumed(&mut self.messages, &mut slot.task);
                     self.commit_wanted |= slot.task.core.commit_requested;
                     if end.records > 0 || matches!(end.next, Choice::Process(_)) {
@@ -425,8 +458,11 @@ impl Worker {
         false
     }
 
-    fn is_output_blocked(&self) -> bool {
-        self.unacknowledged_bytes >= self.config.unacknowledged_bytes_max
+    /// Whether output or the commit under way must be acknowledged before more is processed.
+    fn is_blocked(&self) -> bool {
+        let is_commit_waited_for =
+            matches!(self.commit, Commit::Sealed { .. }) && self.is_uncommitted_full();
+        is_commit_waited_for || self.unacknowledged_bytes >= self.config.unacknowledged_bytes_max
     }
 
     /// Hands complete batches over, several at a time, because whoever takes them is woken for each
@@ -438,7 +474,11 @@ impl Worker {
         } else if self.thread.outputs.ready_len() < BATCHES_AT_ONCE {
             return;
         }
-        for batch in self.thread.outputs.take_ready() {
+        let ThreadCore { outputs, metrics, .. } = &mut self.thread;
+        for batch in outputs.take_ready() {
+            if let Some(metrics) = metrics {
+                metrics.handed_over(&batch);
+            }
             produce(&mut self.messages, &mut self.unacknowledged_bytes, batch);
         }
     }
@@ -509,8 +549,12 @@ impl Worker {
     }
 
     fn committed(&mut self, tasks: Vec<CommittedTask>) {
+        if let (Some(metrics), Commit::Sealed { since }) = (&mut self.thread.metrics, self.commit) {
+            metrics.committed(since);
+        }
         self.end_commit();
         self.counts.commits += 1;
+        self.summary.committed_tasks += tasks.len() as u64;
         for CommittedTask { task, storages } in tasks {
             if let Some(slot) = self.tasks.get_mut(&task) {
                 slot.task.release(storages);
@@ -555,6 +599,7 @@ impl Worker {
         let ids: Vec<TaskId> =
             self.tasks.iter().filter(|(_, slot)| ready(slot)).map(|(id, _)| *id).collect();
         for id in ids {
+            self.end_metrics(id);
             let Some(slot) = self.tasks.remove(&id) else { continue };
             self.turns.retain(|turn| *turn != id);
             let released_bytes = slot.task.inputs.iter().map(Input::pinned_bytes).sum();
@@ -593,6 +638,9 @@ impl Worker {
             && self.tasks.values().any(|slot| slot.task.core.commit_needed)
         {
             consider(last.saturating_add(self.config.commit_interval));
+        }
+        if let Some(next) = self.thread.metrics.as_ref().and_then(ThreadMetrics::next_telling) {
+            consider(next);
         }
         for slot in self.tasks.values().filter(|_| !self.paused) {
             if let Some(until) = slot.task.waits_until(&self.thread) {

@@ -13,6 +13,7 @@ use super::{
     BadRecord, BuiltInAssignor, ConfigError, DslStoreFormat, DslStoreSuppliers,
     ProcessingGuarantee, Scope, StreamsConfig, TagKeys, TopologyOptimization,
 };
+use crate::metrics::RecordingLevel;
 use crate::process::{DefaultTimestampExtractor, NullRecords, OffsetReset};
 use crate::task::MaxTaskIdle;
 
@@ -95,7 +96,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "key.deserializer",
     "key.serializer",
     "linger.ms",
-    "log.summary.interval.ms",
     "max.block.ms",
     "max.in.flight.requests.per.connection",
     "max.poll.records",
@@ -103,9 +103,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "metadata.max.idle.ms",
     "metadata.recovery.strategy",
     "metric.reporters",
-    "metrics.num.samples",
-    "metrics.recording.level",
-    "metrics.sample.window.ms",
     "partition.assignment.strategy",
     "partitioner.class",
     "processing.exception.handler.global.enabled",
@@ -125,7 +122,6 @@ const WITHOUT_MEANING: &[&str] = &[
     "value.serializer",
     "window.size.ms",
     "windowed.inner.class.serde",
-    "windowstore.changelog.additional.retention.ms",
 ];
 
 /// Client prefixes, with what a key behind them is for and how strongly it counts: Kafka Streams
@@ -414,6 +410,20 @@ named_setting! {
     bool, "true or false",
     "true" => true,
     "false" => false,
+}
+
+impl Setting for RecordingLevel {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        match text.trim() {
+            "INFO" => Ok(Self::Info),
+            "DEBUG" => Ok(Self::Debug),
+            "TRACE" => Ok(Self::Trace),
+            _ => Err("INFO, DEBUG or TRACE"),
+        }
+    }
+    fn show(&self) -> String {
+        format!("{self:?}").to_uppercase()
+    }
 }
 
 named_setting! {

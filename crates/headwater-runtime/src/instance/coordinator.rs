@@ -46,7 +46,9 @@ use super::state::InstanceState;
 use super::thread::Execution;
 use super::uncaught::{Hooks, UncaughtReaction};
 use super::waits::Waits;
+use crate::config::StreamsConfig;
 use crate::facts::StandingShare;
+use crate::metrics::{ClientMetrics, InstanceCounts};
 use crate::query::{KnownStores, LocalTask, LocalTasks};
 use crate::task::{TaskState, TaskWatch};
 use crate::topics_check::{SourceTopics, TopicsError};
@@ -134,6 +136,12 @@ impl Drop for Views {
     }
 }
 
+/// How often repartition topics are purged, and directories of tasks that are gone looked for.
+fn intervals(config: &StreamsConfig) -> [Duration; 2] {
+    let intervals = [config.repartition_purge_interval_ms, config.state_cleanup_delay_ms];
+    intervals.map(Duration::from_millis)
+}
+
 /// A job has ended.
 #[derive(Debug)]
 enum Event {
@@ -193,6 +201,7 @@ pub(super) struct Coordinator {
     shared: Arc<Shared>,
     execution: Execution,
     hooks: Hooks,
+    metrics: Option<ClientMetrics>,
     views: Views,
     tasks: BTreeMap<TaskId, TaskEntry>,
     threads: Vec<ThreadHandle>,
@@ -283,13 +292,13 @@ impl Coordinator {
         let watch = |task| watch_of(&views, task);
         let global = Global::start(&shared, &mut jobs, (&hooks, watch), global);
         let now = shared.clock.monotonic();
-        let purge_interval = Duration::from_millis(shared.config.repartition_purge_interval_ms);
-        let cleaning = Duration::from_millis(shared.config.state_cleanup_delay_ms);
+        let [purge_interval, cleaning] = intervals(&shared.config);
         // Replaced as soon as the group is joined.
         let ((group, _), (_, group_news)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let coordinator = Self {
             execution,
             hooks,
+            metrics: shared.client_metrics(),
             views,
             tasks: BTreeMap::new(),
             threads: Vec::new(),
@@ -431,6 +440,9 @@ impl Coordinator {
             self.views.error.get_or_init(|| Arc::new(error));
             return;
         }
+        if let (Some(metrics), Some(_)) = (&mut self.metrics, thread) {
+            metrics.thread_failed();
+        }
         let reaction = (self.hooks.uncaught)(&error);
         tracing::error!(error = &error as &dyn std::error::Error, ?reaction, "an uncaught error");
         match (reaction, thread) {
@@ -462,7 +474,7 @@ impl Coordinator {
 
     /// Updates what the outside sees (feature row R2): the tasks before the state that follows from
     /// them, so that who has waited for the state finds them so.
-    fn show(&self) {
+    fn show(&mut self) {
         let statuses: BTreeMap<TaskId, TaskStatus> =
             self.tasks.iter().map(|(&id, entry)| (id, self.status(id, entry))).collect();
         self.views.tasks.send_if_modified(|shown| {
@@ -471,6 +483,9 @@ impl Coordinator {
             changed
         });
         self.show_stores();
+        if let Some(metrics) = &self.metrics {
+            metrics.show(self.instance_counts());
+        }
         let running = self.plan == Plan::Followed
             && self.global.is_complete()
             && self.tasks.values().all(|entry| {
@@ -482,6 +497,16 @@ impl Coordinator {
             } else {
                 InstanceState::Rebalancing
             });
+        }
+    }
+
+    fn instance_counts(&self) -> InstanceCounts {
+        let at = |stage| self.tasks.values().filter(|entry| entry.life.stage() == stage).count();
+        InstanceCounts {
+            threads: self.threads.iter().filter(|thread| thread.stays()).count(),
+            restoring: at(Stage::Restoring),
+            standbys: at(Stage::Following),
+            is_paused: self.paused,
         }
     }
 
@@ -540,13 +565,16 @@ impl Coordinator {
         });
     }
 
-    fn become_state(&self, next: InstanceState) {
+    fn become_state(&mut self, next: InstanceState) {
         let old = *self.views.state.borrow();
         if old == next || !old.may_become(next) {
             return;
         }
         tracing::info!(application = %self.shared.config.application_id, "{old} becomes {next}");
         self.views.state.send_replace(next);
+        if let Some(metrics) = &mut self.metrics {
+            metrics.became(next, self.shared.clock.monotonic());
+        }
         if let Some(listener) = &self.hooks.state {
             listener(next, old);
         }

@@ -27,6 +27,7 @@ use crate::global::{
 use crate::instance::InstanceError;
 use crate::process::Program;
 use crate::task::TaskWatch;
+use crate::worker::WorkerConfig;
 
 /// The global stores of an application.
 #[derive(Clone, Debug)]
@@ -214,7 +215,11 @@ async fn set_up(
     ends: Vec<ChangelogEnds>,
     watch: Arc<TaskWatch>,
 ) -> Result<GlobalState, GlobalError> {
-    let config = global_worker_config(&shared.config, &shared.handlers);
+    let config = WorkerConfig {
+        thread_name: format!("{}-GlobalStreamThread", shared.client_id()).into(),
+        metrics: shared.metrics.clone(),
+        ..global_worker_config(&shared.config, &shared.handlers)
+    };
     let application_id = Arc::from(shared.config.application_id.as_str());
     let now = now(&*shared.clock);
     let (id, program) = (plan.id, Arc::clone(&plan.program));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_broker::{Broker, Clock, GroupId, TopicName, TopicPartition, TransactionalOptions};
-use headwater_changelog::{Blocking, RestoreMemory};
+use headwater_changelog::{Blocking, RestoreListener, RestoreMemory};
 use headwater_store::{OpenOptions, StoreBackend};
 use headwater_topology::{TaskId, Topology};
 use uuid::Uuid;
@@ -18,7 +18,9 @@ use super::global::GlobalPlan;
 use super::kept_topics::KeptTopics;
 use super::matched::MatchedTopology;
 use super::memory::InstanceMemory;
+use super::uncaught::Hooks;
 use crate::config::StreamsConfig;
+use crate::metrics::{ClientMetrics, MetricsScope, RestoreMetrics};
 use crate::process::{Handlers, Program};
 use crate::query::KnownStores;
 use crate::state_dir::StateDirectory;
@@ -52,6 +54,8 @@ pub(super) struct Shared {
     /// The largest batches that output topics take.
     pub(super) message_bytes: Arc<BTreeMap<TopicName, usize>>,
     pub(super) memory: Arc<InstanceMemory>,
+    /// Where metrics go, if anywhere.
+    pub(super) metrics: Option<MetricsScope>,
 }
 
 impl Shared {
@@ -135,6 +139,34 @@ impl Shared {
     pub(super) fn input_topics(&self) -> Vec<TopicName> {
         let topics = self.matched.tasks.tasks.values().flatten().map(|(topic, _)| topic.as_str());
         topics.collect::<BTreeSet<_>>().into_iter().map(TopicName::from).collect()
+    }
+
+    /// The metrics of the instance itself, if there is a recorder.
+    pub(super) fn client_metrics(&self) -> Option<ClientMetrics> {
+        let scope = self.metrics.as_ref()?;
+        let names = (self.config.application_id.as_str(), self.process_id.to_string());
+        let client = scope.with("client_id", self.client_id());
+        Some(ClientMetrics::new(&client, &self.updater_scope(scope), names))
+    }
+
+    fn updater_scope(&self, scope: &MetricsScope) -> MetricsScope {
+        scope.with("thread_id", format!("{}-StateUpdater-1", self.client_id()))
+    }
+
+    /// Has restores and standbys counted before the listeners hear of them.
+    pub(super) fn measured(&self, mut hooks: Hooks) -> Hooks {
+        let Some(scope) = &self.metrics else { return hooks };
+        let programs = self.matched.programs.iter();
+        let owners = programs.flat_map(|(&number, program)| {
+            let changelogs = program.stores.iter().filter_map(|store| store.changelog.clone());
+            changelogs.map(move |topic| (topic, number))
+        });
+        let listeners = (Arc::clone(&hooks.restore), Arc::clone(&hooks.standby));
+        let scope = self.updater_scope(scope);
+        let metrics = Arc::new(RestoreMetrics::new(&scope, owners.collect(), listeners));
+        hooks.restore = Arc::clone(&metrics) as Arc<dyn RestoreListener>;
+        hooks.standby = metrics;
+        hooks
     }
 
     /// The front of all names.

@@ -12,10 +12,11 @@ use headwater_topology::TaskId;
 use smallvec::SmallVec;
 
 use crate::config::StreamsConfig;
+use crate::metrics::ProcessorMetrics;
 use crate::process::store::{TaskStore, unreadable};
 use crate::process::{
-    FirstPunctuation, Headers, ProcessorSlot, PunctuationToken, PunctuationType, RawRecord,
-    SinkSlot, StoreSlot, TaskError, TaskErrorKind, TaskProcessor, UserError,
+    FirstPunctuation, Headers, NodeIndex, ProcessorSlot, PunctuationToken, PunctuationType,
+    RawRecord, SinkSlot, StoreSlot, TaskError, TaskErrorKind, TaskProcessor, UserError,
 };
 use crate::task::TaskCore;
 use crate::worker::{AppendError, BatchOrigin, Partitioning, ThreadCore, TopicIndex};
@@ -140,6 +141,13 @@ impl Cx<'_> {
         &self.thread.config
     }
 
+    /// Makes metrics with the labels of the thread, the task and this node.
+    pub fn metrics(&self, node: NodeIndex) -> ProcessorMetrics {
+        let scope = self.task.metrics.as_ref().map(|metrics| metrics.scope().clone());
+        let name = self.task.program.nodes[node.index()].to_string();
+        ProcessorMetrics::new(scope).with_label("processor_node_id", name)
+    }
+
     /// The directory of the task's state. It is there if a store of the task lies on disk.
     pub fn state_dir(&self) -> &Path {
         &self.task.state_dir
@@ -165,7 +173,9 @@ impl Cx<'_> {
     /// [`TaskErrorKind::Store`] when the backend cannot be read.
     #[inline]
     pub fn get(&mut self, slot: StoreSlot, key: &[u8]) -> Result<Option<&[u8]>, TaskError> {
-        if !self.task.stores[slot.index()].is_direct() {
+        let store = &mut self.task.stores[slot.index()];
+        store.counts.gets += 1;
+        if !store.is_direct() {
             return self.get_indirect(slot, key);
         }
         let task = self.task.id;
@@ -190,6 +200,7 @@ impl Cx<'_> {
         timestamp: i64,
     ) -> Result<(), TaskError> {
         let store = &mut self.task.stores[slot.index()];
+        store.counts.wrote(value.is_some());
         if !store.is_direct() {
             return self.put_indirect(slot, key, value, timestamp);
         }
@@ -213,7 +224,9 @@ impl Cx<'_> {
     /// Starts reading the entries of a range, ascending or descending; what is written meanwhile
     /// may or may not be seen.
     pub fn range(&self, slot: StoreSlot, range: KeyRange, direction: Direction) -> StoreCursor {
-        let cursor = self.task.stores[slot.index()].overlay.range(range, direction);
+        let store = &self.task.stores[slot.index()];
+        store.count_range();
+        let cursor = store.overlay.range(range, direction);
         StoreCursor { store: slot, cursor }
     }
 

@@ -233,6 +233,24 @@ impl StoreProgram {
         }
     }
 
+    /// The label of its metrics that has its name: as in Kafka Streams, with the kind of the store.
+    pub(crate) fn scope_label(&self) -> &'static str {
+        let in_memory = matches!(self.backend, StoreBackendChoice::InMemory);
+        match (self.layout(), in_memory) {
+            (Layout::Lru, _) => "in_memory_lru_state_id",
+            (Layout::Segmented(options), true) => match options.kind {
+                SegmentedKind::Session => "in_memory_session_state_id",
+                SegmentedKind::Window => "in_memory_window_state_id",
+            },
+            (Layout::Segmented(options), false) => match options.kind {
+                SegmentedKind::Session => "persistent_session_state_id",
+                SegmentedKind::Window => "persistent_window_state_id",
+            },
+            (_, true) => "in_memory_state_id",
+            (_, false) => "persistent_state_id",
+        }
+    }
+
     fn segmented(&self, kind: SegmentedKind, retention_ms: i64) -> SegmentedOptions {
         SegmentedOptions {
             by_time: self.by_time,

@@ -1,5 +1,6 @@
 //! A task's stores, as its nodes use them: overlay, record cache and changelog.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,10 +8,11 @@ use headwater_broker::{TopicName, TopicPartition};
 use headwater_records::Record;
 use headwater_store::{
     CacheContext, CacheFlush, Layout, LruLayout, Overlay, StoreError, VersionedLayout,
-    push_timestamped,
+    push_headers, push_timestamped,
 };
 use headwater_topology::{StoreKind, StoreSpec, TaskId};
 
+use crate::metrics::StoreCounts;
 use crate::process::cache_benefit::CacheBenefit;
 use crate::process::{FlushListener, Headers, Segments, TaskError, TaskErrorKind};
 use crate::worker::{Outputs, Partitioning, TopicIndex};
@@ -49,6 +51,10 @@ pub(crate) struct TaskStore {
     pub(crate) keeper: Keeper,
     /// A value in its layout; kept for its room.
     stored: Vec<u8>,
+    /// What was done with it since that was last told.
+    pub(crate) counts: StoreCounts,
+    /// The looks at ranges among them, which change nothing else.
+    ranges: Cell<u64>,
     /// Which of the task's storages holds it; `None` for a global store, which is only read.
     pub(crate) storage: Option<usize>,
     pub(crate) changelog: Option<StoreChangelog>,
@@ -126,7 +132,23 @@ impl TaskStore {
         let name = Arc::from(spec.name.as_str());
         let keeper = Keeper::of(spec, layout);
         let (stored, changelog, cache) = (Vec::new(), None, None);
-        Self { name, layout, overlay, keeper, stored, storage, changelog, cache }
+        let (counts, ranges) = (StoreCounts::default(), Cell::new(0));
+        Self { name, layout, overlay, keeper, stored, counts, ranges, storage, changelog, cache }
+    }
+
+    /// A range is looked at.
+    pub(crate) fn count_range(&self) {
+        self.ranges.set(self.ranges.get() + 1);
+    }
+
+    /// What was done with the store since this was last asked.
+    pub(crate) fn take_counts(&mut self) -> StoreCounts {
+        let ranges = self.ranges.take();
+        let counts = std::mem::take(&mut self.counts);
+        match self.keeper {
+            Keeper::Segmented(_) => StoreCounts { fetches: counts.fetches + ranges, ..counts },
+            _ => StoreCounts { ranges: counts.ranges + ranges, ..counts },
+        }
     }
 
     /// Whether reading and writing are no more than that of one entry, and wait in no cache.
@@ -149,7 +171,7 @@ impl TaskStore {
                 self.overlay.put_timestamped(key, value, timestamp, context);
             }
             (Layout::TimestampedKeyValueWithHeaders, Some(value)) => {
-                self.put_with_headers(key, (value, Some(timestamp)), context);
+                self.put_with_headers(key, (value, Some(timestamp)), None, context);
             }
             (_, value) => self.overlay.put(key, value, context),
         }
@@ -160,10 +182,14 @@ impl TaskStore {
         &mut self,
         key: &[u8],
         (value, timestamp): (&[u8], Option<i64>),
+        headers: Option<&Headers>,
         context: impl FnOnce() -> RecordContext,
     ) {
         self.stored.clear();
-        self.stored.push(NO_HEADERS);
+        match headers {
+            Some(headers) => push_headers(headers.iter(), &mut self.stored),
+            None => self.stored.push(NO_HEADERS),
+        }
         match timestamp {
             Some(timestamp) => push_timestamped(timestamp, value, &mut self.stored),
             None => self.stored.extend_from_slice(value),

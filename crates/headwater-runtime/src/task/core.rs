@@ -9,6 +9,7 @@ use headwater_store::{MetaUpdate, TaskStorage};
 use headwater_topology::TaskId;
 
 use crate::global::ChangeSeen;
+use crate::metrics::{TaskCounts, TaskMetrics};
 use crate::process::store::TaskStore;
 use crate::process::{Headers, OperatorTimes, Program, Punctuations, TaskProcessor};
 use crate::task::TaskWatch;
@@ -42,6 +43,10 @@ pub(crate) struct TaskCore {
     pub(crate) watch: Arc<TaskWatch>,
     /// Operators' stream times changed since the last commit, to be stored with the data.
     pub(crate) meta: Vec<MetaUpdate>,
+    /// What is counted for the metrics.
+    pub(crate) counts: TaskCounts,
+    /// Without a recorder there are none.
+    pub(crate) metrics: Option<Box<TaskMetrics>>,
     /// Tells when global stores have changed.
     pub(crate) global: ChangeSeen,
 }

@@ -42,6 +42,20 @@ pub(crate) struct Input {
     pub(crate) partition_time: i64,
     /// Bytes of batches processed to the end, to be reported.
     consumed_bytes: usize,
+    counts: InputCounts,
+}
+
+/// What was processed of an input since that was last told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct InputCounts {
+    pub(crate) records: u64,
+    /// Of batches that were read to the end, decompressed.
+    pub(crate) bytes: u64,
+    /// How often the age of the newest record was looked at; and the sum, the least and the greatest.
+    pub(crate) ages: u64,
+    pub(crate) age_sum_ms: f64,
+    pub(crate) age_min_ms: f64,
+    pub(crate) age_max_ms: f64,
 }
 
 #[derive(Debug)]
@@ -68,6 +82,7 @@ impl Input {
             end_offset: None,
             partition_time: start.partition_time,
             consumed_bytes: 0,
+            counts: InputCounts::default(),
         }
     }
 
@@ -143,6 +158,7 @@ impl Input {
     pub(crate) fn finish_batch(&mut self) {
         if let Some(done) = self.buffered.pop_front() {
             self.consumed_bytes += done.bytes;
+            self.counts.bytes += done.records.bytes().len() as u64;
             self.position = self.position.max(done.records.header().last_offset + 1);
         }
         if let Some(next) = self.buffered.front_mut() {
@@ -160,6 +176,37 @@ impl Input {
             Some(_) => Behind::Nothing,
         };
         InputFacts { head: self.head, behind }
+    }
+
+    /// So many records were processed, and it is this late now.
+    #[expect(clippy::cast_precision_loss, reason = "ages in milliseconds are below 2^52")]
+    pub(crate) fn ran(&mut self, records: usize, wall_ms: i64) {
+        let counts = &mut self.counts;
+        counts.records += records as u64;
+        let age = wall_ms.saturating_sub(self.partition_time).max(0) as f64;
+        let is_first = counts.ages == 0;
+        counts.age_min_ms = if is_first { age } else { counts.age_min_ms.min(age) };
+        counts.age_max_ms = counts.age_max_ms.max(age);
+        counts.age_sum_ms += age;
+        counts.ages += 1;
+    }
+
+    /// What was processed since this was last asked.
+    pub(crate) fn take_counts(&mut self) -> InputCounts {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// Offsets up to the end of the partition as of the last fetch.
+    pub(crate) fn lag(&self) -> u64 {
+        let end = self.end_offset.unwrap_or(self.position);
+        u64::try_from(end.saturating_sub(self.position)).unwrap_or(0)
+    }
+
+    /// Records and bytes that are buffered, in whole batches.
+    pub(crate) fn buffered(&self) -> (u64, u64) {
+        let count = |buffered: &Buffered| u64::from(buffered.records.header().record_count);
+        let records = self.buffered.iter().map(count).sum();
+        (records, self.pinned_bytes() as u64)
     }
 
     /// Bytes released since the last call.

@@ -13,6 +13,7 @@ use headwater_store::{
 use headwater_topology::TaskId;
 
 use crate::global::GlobalStores;
+use crate::metrics::{TaskCounts, TaskMetrics};
 use crate::process::Segments;
 use crate::process::store::{Keeper, StoreCache, StoreChangelog, TaskStore, unreadable};
 use crate::process::{
@@ -142,7 +143,7 @@ impl NewTask {
         };
         let operators = OperatorTimes::of_program(&program.operators, &committed, newest);
         let processors = program.processors.iter().map(|_| None).collect();
-        let core = TaskCore {
+        let mut core = TaskCore {
             id: self.id,
             application_id: self.application_id,
             state_dir: self.state_dir,
@@ -159,9 +160,15 @@ impl NewTask {
             unreadable: false,
             watch: self.watch,
             meta: Vec::new(),
+            counts: TaskCounts::default(),
+            metrics: None,
             global: self.global_stores.change_seen(),
             program,
         };
+        let metrics = thread.metrics.as_ref();
+        core.metrics = metrics.map(|thread| {
+            Box::new(TaskMetrics::new(&thread.scope, &thread.thread, &core, &inputs))
+        });
         Task::new(core, inputs)
     }
 }

@@ -111,6 +111,11 @@ impl Task {
             Choice::WaitUntil(_) => {
                 self.idle_since.get_or_insert(now);
             }
+            Choice::Process(_) if self.idle_since.is_some() => {
+                // It has waited for an input that is still empty.
+                let is_empty = |input: &InputFacts| input.head.is_none();
+                self.core.counts.enforced += u64::from(self.facts.iter().any(is_empty));
+            }
             Choice::Process(_) | Choice::WaitForFetch(_) | Choice::Empty => {}
         }
         if self.facts.iter().all(|input| input.head.is_some()) {
@@ -165,7 +170,11 @@ impl Task {
             Ok(result) => result,
             Err(payload) => self.recover(thread, index, &UserPanic::new(&*payload)),
         };
-        self.inputs[index].keep_cursor(cursor);
+        let input = &mut self.inputs[index];
+        input.keep_cursor(cursor);
+        if done > 0 {
+            input.ran(done, thread.now.wall_ms);
+        }
         result.map(|()| done)
     }
 
@@ -206,6 +215,8 @@ impl Task {
         let has_time = kind == PunctuationType::WallClockTime || now >= 0;
         while has_time && let Some(due) = self.core.punctuations.take_due(kind, now) {
             self.core.commit_needed = true;
+            self.core.counts.punctuations += 1;
+            thread.punctuations += 1;
             self.core.headers.clear();
             let DuePunctuation { processor, token, timestamp } = due;
             guarded(&mut self.core, thread, Origin::punctuation(timestamp), |cx| {
@@ -340,6 +351,7 @@ impl Reader<'_> {
         self.core.watch.begin_record(record.offset);
         let before = (self.core.stream_time, self.input.partition_time);
         self.core.stream_time = self.core.stream_time.max(timestamp);
+        self.core.counts.record(self.core.stream_time, timestamp);
         self.input.partition_time = self.input.partition_time.max(timestamp);
         self.core.unreadable = false;
         load_headers(self.core, record);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use headwater_broker::TopicName;
 
 use crate::config::StreamsConfig;
+use crate::metrics::ThreadMetrics;
 use crate::process::{
     DefaultTimestampExtractor, FetchedEntries, Handlers, Headers, NullRecords, UserError,
     WindowFetch,
@@ -44,6 +45,10 @@ pub(crate) struct ThreadCore {
     pub(crate) max_task_idle: MaxTaskIdle,
     pub(crate) partition_counts: Arc<BTreeMap<TopicName, i32>>,
     topic_lookup: Option<Arc<dyn TopicLookup>>,
+    /// Run so far.
+    pub(crate) punctuations: u64,
+    /// Without a recorder there are none.
+    pub(crate) metrics: Option<ThreadMetrics>,
 }
 
 impl ThreadCore {
@@ -68,6 +73,11 @@ impl ThreadCore {
             max_task_idle: config.max_task_idle,
             partition_counts: Arc::clone(&config.partition_counts),
             topic_lookup: config.topic_lookup.clone(),
+            punctuations: 0,
+            metrics: config
+                .metrics
+                .as_ref()
+                .map(|scope| ThreadMetrics::new(scope, Arc::clone(&config.thread_name), now)),
         }
     }
 

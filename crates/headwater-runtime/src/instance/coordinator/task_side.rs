@@ -117,6 +117,9 @@ impl Coordinator {
             let thread = self.tasks.get(&task).map(|entry| entry.thread + 1);
             tracing::info!(%task, thread, idle_ms = idle.as_millis(), "the task runs");
         }
+        if let Some(metrics) = &self.metrics {
+            metrics.left_stage((from, to), lasted, idle);
+        }
         self.hooks.tasks.on_stage(&StageChange { task, role, from, to, reason, lasted, idle });
     }
 

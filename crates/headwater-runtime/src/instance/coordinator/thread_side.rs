@@ -84,7 +84,7 @@ impl Coordinator {
         let (said, hear_said) = mpsc::unbounded_channel();
         let (to_committer, commands) = mpsc::unbounded_channel();
         let shared = &self.shared;
-        let worker_config = self.worker_config();
+        let worker_config = self.worker_config(thread);
         let committer = Committer {
             thread,
             broker: Arc::clone(&shared.broker),
@@ -134,13 +134,19 @@ impl Coordinator {
         handle
     }
 
-    fn worker_config(&self) -> WorkerConfig {
+    fn worker_config(&self, thread: usize) -> WorkerConfig {
         let shared = &*self.shared;
         let partition_counts = Arc::clone(&shared.partition_counts);
         let handlers = shared.handlers.clone();
         let config = WorkerConfig::of_thread(&shared.config, handlers, partition_counts);
         let message_bytes = Arc::clone(&shared.message_bytes);
-        WorkerConfig { topic_lookup: self.topic_lookup(), message_bytes, ..config }
+        WorkerConfig {
+            topic_lookup: self.topic_lookup(),
+            message_bytes,
+            thread_name: shared.thread_name(thread).into(),
+            metrics: shared.metrics.clone(),
+            ..config
+        }
     }
 
     /// Only who has a thread of its own can wait; else what was there at the start has to do.

@@ -189,3 +189,18 @@ impl Cx<'_> {
         }
     }
 }
+
+impl Cx<'_> {
+    /// An update of a table is older than what it replaces, which it does all the same (feature row D45). The words are
+    /// those of the original.
+    #[cold]
+    pub fn warn_of_out_of_order(&self, old: i64, new: i64) {
+        let node = &*self.task.program.nodes[self.task.watch.node().index()];
+        let (topic, partition, offset) =
+            (self.topic().map(TopicName::as_str), self.partition(), self.offset());
+        tracing::warn!(
+            task = %self.task.id, node, old, new, topic, partition, offset,
+            "Detected out-of-order KTable update"
+        );
+    }
+}

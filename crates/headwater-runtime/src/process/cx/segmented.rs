@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::{Cx, StoreCursor, borrow_headers};
 use crate::process::store::{Keeper, RecordContext, TaskStore};
-use crate::process::{DropReason, StoreSlot, TaskError};
+use crate::process::{DropReason, Headers, StoreSlot, TaskError};
 
 /// What a store of windows or sessions knows beside its entries.
 #[derive(Debug)]
@@ -173,8 +173,34 @@ impl Cx<'_> {
         value: Option<&[u8]>,
         timestamp: i64,
     ) -> Result<(), TaskError> {
+        self.put_entry(slot, (stored_key, time), (value, None), timestamp)
+    }
+
+    /// As [`put_segmented`](Self::put_segmented), with headers that a store with headers keeps beside the value.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    pub fn put_segmented_with_headers(
+        &mut self,
+        slot: StoreSlot,
+        stored_key: &[u8],
+        time: i64,
+        (value, headers): (&[u8], &Headers),
+        timestamp: i64,
+    ) -> Result<(), TaskError> {
+        self.put_entry(slot, (stored_key, time), (Some(value), Some(headers)), timestamp)
+    }
+
+    fn put_entry(
+        &mut self,
+        slot: StoreSlot,
+        (stored_key, time): (&[u8], i64),
+        (value, own_headers): (Option<&[u8]>, Option<&Headers>),
+        timestamp: i64,
+    ) -> Result<(), TaskError> {
         let mut index_key = self.take_buffer();
         let store = &mut self.task.stores[slot.index()];
+        store.counts.wrote(value.is_some());
         let cached = store.cache.is_some();
         let segments = store.segments_mut();
         segments.newest_put = segments.newest_put.max(time);
@@ -185,23 +211,26 @@ impl Cx<'_> {
             store.overlay.put_past_cache(&index_key, value.map(|_| &[][..]));
         }
         self.give_buffer(index_key);
+        let entry = (stored_key, value, own_headers);
         if cached {
             self.write_cached(slot, timestamp, |store, context| {
-                write(store, stored_key, value, timestamp, context);
+                write(store, entry, timestamp, context);
             })?;
         } else {
             if expired {
                 self.dropped(self.task.watch.node(), DropReason::Expired);
             } else {
                 let store = &mut self.task.stores[slot.index()];
-                write(store, stored_key, value, timestamp, &RecordContext::default);
+                write(store, entry, timestamp, &RecordContext::default);
             }
             let key = Some(&stored_key[SEGMENT_PREFIX..]);
             // What operators compute has no headers; a deletion has those of the record that deletes.
-            let headers = if options.with_headers && value.is_none() {
-                borrow_headers(&self.task.headers)
-            } else {
-                SmallVec::new()
+            let headers = match own_headers {
+                Some(headers) => borrow_headers(headers),
+                None if options.with_headers && value.is_none() => {
+                    borrow_headers(&self.task.headers)
+                }
+                None => SmallVec::new(),
             };
             let record = Record { timestamp, key, value, headers: &headers };
             let logged = self.task.stores[slot.index()].log(&mut self.thread.outputs, record);
@@ -263,6 +292,7 @@ impl Cx<'_> {
         timestamp: i64,
     ) {
         let store = &mut self.task.stores[slot.index()];
+        store.counts.wrote(value.is_some());
         let segments = store.segments_mut();
         let number = segments.next_number();
         if let Some(room) = stored_key.last_chunk_mut() {
@@ -275,7 +305,7 @@ impl Cx<'_> {
         if segments.note(time) {
             self.dropped(self.task.watch.node(), DropReason::Expired);
         } else if value.is_some() {
-            write(store, stored_key, value, timestamp, &RecordContext::default);
+            write(store, (stored_key, value, None), timestamp, &RecordContext::default);
         }
     }
 
@@ -316,6 +346,7 @@ impl Cx<'_> {
     /// The segments in which something can be visible.
     fn segments_with_entries(&self, slot: StoreSlot) -> (SegmentedOptions, RangeInclusive<i64>) {
         let store = &self.task.stores[slot.index()];
+        store.count_range();
         let segments = store.segments();
         let options = segments.options;
         // What waits in a cache can be older than what is visible without it.
@@ -401,17 +432,20 @@ impl SegmentedRead for Visible<'_> {
     }
 }
 
+/// A key, its value, and headers that somebody has given it.
+type Entry<'e> = (&'e [u8], Option<&'e [u8]>, Option<&'e Headers>);
+
 fn write(
     store: &mut TaskStore,
-    key: &[u8],
-    value: Option<&[u8]>,
+    (key, value, own_headers): Entry<'_>,
     timestamp: i64,
     context: &dyn Fn() -> RecordContext,
 ) {
     let SegmentedOptions { timestamped, with_headers, .. } = store.segments().options;
     match value {
         Some(value) if with_headers => {
-            store.put_with_headers(key, (value, timestamped.then_some(timestamp)), context);
+            let value = (value, timestamped.then_some(timestamp));
+            store.put_with_headers(key, value, own_headers, context);
         }
         Some(value) if timestamped => {
             store.overlay.put_timestamped(key, value, timestamp, context);

@@ -55,6 +55,7 @@ impl Cx<'_> {
         (value, headers): (&[u8], &Headers),
         timestamp: i64,
     ) -> Result<(), TaskError> {
+        self.task.stores[slot.index()].counts.puts += 1;
         let mut stored = self.take_buffer();
         push_headers(headers.iter(), &mut stored);
         stored.extend_from_slice(&timestamp.to_be_bytes());

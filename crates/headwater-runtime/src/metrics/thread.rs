@@ -1,0 +1,215 @@
+//! What a stream thread counts, and what it tells the recorder.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headwater_topology::TaskId;
+use metrics::{Counter, Gauge, Histogram};
+
+use super::descriptions as all;
+use super::sampled::Sampled;
+use super::scope::MetricsScope;
+use super::task::float;
+use crate::worker::{FetchedInput, Now, OutputBatch};
+
+/// So much time passes between two times that a thread which works tells what it has counted.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The metrics of a stream thread.
+#[derive(Debug)]
+pub(crate) struct ThreadMetrics {
+    /// Has the label of the thread.
+    pub(crate) scope: MetricsScope,
+    /// The thread's name.
+    pub(crate) thread: Arc<str>,
+    told_at: Duration,
+    /// Until when there is something to tell, if nothing more is done: averages of the last while change as time passes.
+    tells_until: Duration,
+    process_total: Counter,
+    process_latency: Sampled,
+    process_latency_avg: Gauge,
+    process_latency_max: Gauge,
+    busy: Sampled,
+    process_ratio: Gauge,
+    process_records: Sampled,
+    process_records_avg: Gauge,
+    process_records_max: Gauge,
+    poll_total: Counter,
+    poll_records: Sampled,
+    poll_records_avg: Gauge,
+    poll_records_max: Gauge,
+    punctuate_total: Counter,
+    commit_total: Counter,
+    commit_latency: Sampled,
+    commit_latency_avg: Gauge,
+    commit_latency_max: Gauge,
+    commit_seconds: Histogram,
+    blocked_time: Counter,
+    blocked_since: Option<Duration>,
+    /// When the commit began whose end was heard of and is not told.
+    ended_commit: Option<Duration>,
+    task_created: Counter,
+    task_closed: Counter,
+    produced: BTreeMap<(Arc<str>, Arc<str>), Produced>,
+    /// The task that the step has worked on, and how many records it has processed.
+    pub(crate) worked_on: Option<(TaskId, u64)>,
+}
+
+#[derive(Debug)]
+struct Produced {
+    records: Counter,
+    bytes: Counter,
+}
+
+impl ThreadMetrics {
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+    pub(crate) fn new(scope: &MetricsScope, thread: Arc<str>, now: Now) -> Self {
+        let scope = scope.with("thread_id", thread.to_string());
+        scope.show(&all::THREAD_START_TIME).set(now.wall_ms as f64);
+        Self {
+            thread,
+            told_at: now.monotonic,
+            tells_until: now.monotonic,
+            process_total: scope.count(&all::THREAD_PROCESS_TOTAL),
+            process_latency: scope.sampled(),
+            process_latency_avg: scope.show(&all::THREAD_PROCESS_LATENCY_AVG),
+            process_latency_max: scope.show(&all::THREAD_PROCESS_LATENCY_MAX),
+            busy: scope.sampled(),
+            process_ratio: scope.show(&all::THREAD_PROCESS_RATIO),
+            process_records: scope.sampled(),
+            process_records_avg: scope.show(&all::THREAD_PROCESS_RECORDS_AVG),
+            process_records_max: scope.show(&all::THREAD_PROCESS_RECORDS_MAX),
+            poll_total: scope.count(&all::THREAD_POLL_TOTAL),
+            poll_records: scope.sampled(),
+            poll_records_avg: scope.show(&all::THREAD_POLL_RECORDS_AVG),
+            poll_records_max: scope.show(&all::THREAD_POLL_RECORDS_MAX),
+            punctuate_total: scope.count(&all::THREAD_PUNCTUATE_TOTAL),
+            commit_total: scope.count(&all::THREAD_COMMIT_TOTAL),
+            commit_latency: scope.sampled(),
+            commit_latency_avg: scope.show(&all::THREAD_COMMIT_LATENCY_AVG),
+            commit_latency_max: scope.show(&all::THREAD_COMMIT_LATENCY_MAX),
+            commit_seconds: scope.distribute(&all::COMMIT_SECONDS),
+            blocked_time: scope.count(&all::THREAD_BLOCKED_TIME),
+            blocked_since: None,
+            ended_commit: None,
+            task_created: scope.count(&all::THREAD_TASK_CREATED),
+            task_closed: scope.count(&all::THREAD_TASK_CLOSED),
+            produced: BTreeMap::new(),
+            worked_on: None,
+            scope,
+        }
+    }
+
+    /// The thread is handed what a fetch brought.
+    pub(crate) fn polled(&mut self, now: Duration, fetched: &[FetchedInput]) {
+        let batches = fetched.iter().flat_map(|input| &input.batches);
+        let records: u64 = batches.map(|batch| u64::from(batch.header().record_count)).sum();
+        self.is_active(now);
+        self.poll_total.increment(1);
+        self.poll_records.observe(now, float(records));
+    }
+
+    /// A batch is handed over to be sent; those of changelogs have no origin.
+    pub(crate) fn handed_over(&mut self, batch: &OutputBatch) {
+        let Some(origin) = &batch.origin else { return };
+        let topic = &batch.batch.topic_partition.topic;
+        let scope = &self.scope;
+        let key = (Arc::from(topic.as_str()), Arc::clone(&origin.name));
+        let produced = self.produced.entry(key).or_insert_with(|| {
+            let scope = scope.with("processor_node_id", origin.name.to_string());
+            let scope = scope.with("topic_name", topic.as_str().to_owned());
+            Produced {
+                records: scope.count(&all::TOPIC_PRODUCED_RECORDS),
+                bytes: scope.count(&all::TOPIC_PRODUCED_BYTES),
+            }
+        });
+        produced.records.increment(u64::from(batch.batch.batch.count()));
+        produced.bytes.increment(batch.batch.batch.size_bytes() as u64);
+    }
+
+    pub(crate) fn task_came(&mut self, now: Duration) {
+        self.is_active(now);
+        self.task_created.increment(1);
+    }
+
+    pub(crate) fn task_left(&self) {
+        self.task_closed.increment(1);
+    }
+
+    /// A commit that began then is done.
+    pub(crate) fn committed(&mut self, since: Duration) {
+        self.commit_total.increment(1);
+        self.ended_commit = Some(since);
+    }
+
+    /// A step begins.
+    pub(crate) fn begin_step(&mut self, now: Duration) {
+        self.worked_on = None;
+        if let Some(since) = self.ended_commit.take() {
+            self.is_active(now);
+            let seconds = now.saturating_sub(since).as_secs_f64();
+            self.commit_latency.observe(now, seconds * 1e3);
+            self.commit_seconds.record(seconds);
+        }
+        if let Some(since) = self.blocked_since.take() {
+            let ns = now.saturating_sub(since).as_nanos();
+            self.blocked_time.increment(u64::try_from(ns).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Nothing was done in this step because output or a commit must be acknowledged first.
+    pub(crate) fn is_blocked(&mut self, now: Duration) {
+        self.blocked_since = Some(now);
+    }
+
+    /// A slice of work is done.
+    pub(crate) fn ran(&mut self, now: Duration, task: TaskId, records: u64) {
+        self.worked_on = Some((task, records));
+        self.process_total.increment(records);
+        if records > 0 {
+            self.is_active(now);
+            self.process_records.observe(now, float(records));
+        }
+    }
+
+    /// The step has taken this long.
+    pub(crate) fn took(&mut self, now: Duration, took: Duration) {
+        let Some((_, records)) = self.worked_on else { return };
+        self.busy.observe(now, took.as_secs_f64());
+        if records > 0 {
+            self.process_latency.observe(now, took.as_secs_f64() * 1e3 / float(records));
+        }
+    }
+
+    /// Something was done.
+    fn is_active(&mut self, now: Duration) {
+        self.tells_until = now.saturating_add(self.scope.kept_for()).saturating_add(INTERVAL);
+    }
+
+    /// Whether it is time to tell what has come together.
+    pub(crate) fn is_due(&self, now: Duration) -> bool {
+        now.saturating_sub(self.told_at) >= INTERVAL
+    }
+
+    /// When a thread that has nothing else to do is to tell what has come together.
+    pub(crate) fn next_telling(&self) -> Option<Duration> {
+        let next = self.told_at.saturating_add(INTERVAL);
+        (next <= self.tells_until).then_some(next)
+    }
+
+    /// Tells it, with what the tasks answered that they have told.
+    pub(crate) fn publish(&mut self, now: Duration, punctuations: u64) {
+        self.told_at = now;
+        self.punctuate_total.increment(punctuations);
+        self.process_latency_avg.set(self.process_latency.average(now));
+        self.process_latency_max.set(self.process_latency.max(now));
+        self.process_ratio.set(self.busy.share(now));
+        self.process_records_avg.set(self.process_records.average(now));
+        self.process_records_max.set(self.process_records.max(now));
+        self.poll_records_avg.set(self.poll_records.average(now));
+        self.poll_records_max.set(self.poll_records.max(now));
+        self.commit_latency_avg.set(self.commit_latency.average(now));
+        self.commit_latency_max.set(self.commit_latency.max(now));
+    }
+}

@@ -1,12 +1,13 @@
 //! Setting a driver up.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use headwater_broker::TopicName;
 use headwater_dsl::Topology;
-use headwater_runtime::{Handlers, StreamsConfig};
+use headwater_runtime::{Handlers, SharedRecorder, StreamsConfig};
 use headwater_store::{MemoryBackend, StoreBackend};
 
 use crate::{TestDriverError, TopologyTestDriver};
@@ -37,6 +38,15 @@ pub enum Tasks {
     OnePerApplication,
 }
 
+/// A recorder of the test's.
+pub(crate) struct Recorder(pub(crate) SharedRecorder);
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recorder")
+    }
+}
+
 /// Sets a [`TopologyTestDriver`] up. Made by [`TopologyTestDriver::builder`].
 ///
 /// ```
@@ -64,6 +74,7 @@ pub struct TopologyTestDriverBuilder {
     pub(crate) wall_ms: i64,
     pub(crate) tasks: Tasks,
     pub(crate) commits: Commits,
+    pub(crate) recorder: Option<Recorder>,
 }
 
 impl TopologyTestDriverBuilder {
@@ -78,6 +89,7 @@ impl TopologyTestDriverBuilder {
             wall_ms: 0,
             tasks: Tasks::default(),
             commits: Commits::default(),
+            recorder: None,
         }
     }
 
@@ -128,6 +140,12 @@ impl TopologyTestDriverBuilder {
     /// When the tasks commit.
     pub fn commits(self, commits: Commits) -> Self {
         Self { commits, ..self }
+    }
+
+    /// Where metrics go, for instance to [`RecordedMetrics`](crate::RecordedMetrics). Default: nowhere. The thread of a
+    /// driver is called `test-driver` in them.
+    pub fn metrics_recorder(self, recorder: SharedRecorder) -> Self {
+        Self { recorder: Some(Recorder(recorder)), ..self }
     }
 
     /// Starts the tasks.

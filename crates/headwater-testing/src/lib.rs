@@ -47,6 +47,7 @@
 //!   ([`TopologyTestDriver::writable_key_value_store`]).
 //! - **What goes wrong**: an error of a task comes out of the call that caused it;
 //!   [`TopologyTestDriver::dropped_records`] counts what was dropped, by node and reason.
+//! - **Metrics**: [`RecordedMetrics`] keeps those of the library and of processors.
 //!
 //! # Differences from Kafka Streams' `TopologyTestDriver`
 //!
@@ -60,6 +61,7 @@ mod builder;
 mod driver;
 mod error;
 mod logs;
+mod metrics;
 mod mock;
 mod produced;
 mod record;
@@ -71,6 +73,7 @@ mod topics;
 pub use builder::{Commits, Tasks, TopologyTestDriverBuilder};
 pub use driver::TopologyTestDriver;
 pub use error::TestDriverError;
+pub use metrics::RecordedMetrics;
 pub use mock::{
     CapturedForward, CapturedPunctuator, MockProcessorContext, MockProcessorContextBuilder,
 };

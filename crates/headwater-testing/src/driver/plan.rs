@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use headwater_broker::{TopicName, TopicPartition};
 use headwater_runtime::hosting::{configured_handlers, global_task, global_worker_config};
-use headwater_runtime::{Application, Handlers, Program, TopicLookup, UserError, WorkerConfig};
+use headwater_runtime::{
+    Application, Handlers, MetricsScope, Program, TopicLookup, UserError, WorkerConfig,
+};
 use headwater_topology::{TaskId, TaskPlan, Topology as Graph};
 
 use crate::{Commits, Tasks, TestDriverError, TopologyTestDriverBuilder};
@@ -64,7 +66,11 @@ impl Plan {
         let counts = Arc::clone(&partition_counts);
         let config = WorkerConfig::of_thread(&builder.config, handlers, counts);
         let topic_lookup: Option<Arc<dyn TopicLookup>> = Some(Arc::new(EveryTopic));
-        let config = WorkerConfig { topic_lookup, ..config };
+        let metrics = builder.recorder.as_ref();
+        let metrics =
+            metrics.map(|recorder| MetricsScope::new(Arc::clone(&recorder.0), &builder.config));
+        let thread_name = "test-driver".into();
+        let config = WorkerConfig { topic_lookup, metrics, thread_name, ..config };
         let exactly_once = config.exactly_once;
         let worker = match builder.commits {
             Commits::AtInterval => config,

@@ -28,6 +28,7 @@ impl Core {
             self.check_failed()?;
             let worked = self.worker.counts() != before;
             if !fed && !worked && step != Step::Again && !self.has_unfed() {
+                self.worker.publish_metrics();
                 return Ok(());
             }
         }

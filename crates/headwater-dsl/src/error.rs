@@ -98,14 +98,6 @@ pub enum DslError {
     /// A global table in a versioned store (feature row D4). The text is Kafka Streams'.
     #[error("Invalid topology: GlobalTables cannot be versioned.")]
     VersionedGlobalTable,
-    /// An operator that looks keys of a windowed table up, which is not there yet.
-    #[error(
-        "node {node} looks up windows of a table, which is not possible yet; join before windows are made"
-    )]
-    WindowedLookUp {
-        /// The node.
-        node: String,
-    },
     /// A join of a stream with a grace period and a table without history (feature row D38).
     #[error(
         "join {node} has a grace period, for which its table must be versioned; materialize the table in a versioned store"

@@ -63,12 +63,14 @@ pub use params::{
     WallclockTimestampExtractor,
 };
 pub use processor::{
-    ContextError, FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, KeyValueEntries,
-    KeyValueStore, ProcessingContext, Processor, ProcessorContext, ProcessorHost, Punctuation,
-    RecordMetadata, SessionStore, TimestampedKeyValueEntries, TimestampedKeyValueStore,
+    AggregationWithHeaders, ContextError, FixedKeyProcessor, FixedKeyProcessorContext,
+    FixedKeyRecord, KeyValueEntries, KeyValueStore, ProcessingContext, Processor, ProcessorContext,
+    ProcessorHost, Punctuation, RecordMetadata, SessionEntriesWithHeaders, SessionStore,
+    SessionStoreWithHeaders, TimestampedKeyValueEntries, TimestampedKeyValueStore,
     TimestampedKeyValueStoreWithHeaders, TimestampedWindowEntries, TimestampedWindowStore,
-    TimestampedWindowedEntries, ValueTimestampHeaders, ValueTransformerWithKey,
-    VersionedKeyValueStore, WindowEntries, WindowStore, WindowedEntries,
+    TimestampedWindowStoreWithHeaders, TimestampedWindowedEntries, ValueTimestampHeaders,
+    ValueTransformerWithKey, VersionedKeyValueStore, WindowEntries, WindowEntriesWithHeaders,
+    WindowStore, WindowedEntries, WindowedEntriesWithHeaders,
 };
 pub use record::Record;
 pub use serdes::SharedSerde;

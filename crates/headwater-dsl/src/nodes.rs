@@ -24,6 +24,7 @@ mod time_window;
 mod transform_table;
 mod view;
 mod windowed;
+mod windowed_view;
 
 pub(crate) use aggregate::{Aggregation, aggregate};
 pub(crate) use branch::{BranchTest, branch};
@@ -51,6 +52,7 @@ pub(crate) use time_window::{TimeSpans, aggregate_time_windows};
 pub(crate) use transform_table::{transform_table, transform_view};
 pub(crate) use view::{AnyView, Optional, SharedView, StoreView, filter_view, join_view, map_view};
 pub(crate) use windowed::{KeptWindows, WindowAggregation};
+pub(crate) use windowed_view::windowed_view;
 
 /// What a user function made of a value: another one, or what it was given.
 #[derive(Debug)]

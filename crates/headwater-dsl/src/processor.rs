@@ -14,10 +14,12 @@ pub use fixed_key::{FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord}
 pub use host::ProcessorHost;
 pub use node::{Processor, Punctuation};
 pub use stores::{
-    KeyValueEntries, KeyValueStore, SessionStore, TimestampedKeyValueEntries,
-    TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders, TimestampedWindowEntries,
-    TimestampedWindowStore, TimestampedWindowedEntries, ValueTimestampHeaders,
-    VersionedKeyValueStore, WindowEntries, WindowStore, WindowedEntries,
+    AggregationWithHeaders, KeyValueEntries, KeyValueStore, SessionEntriesWithHeaders,
+    SessionStore, SessionStoreWithHeaders, TimestampedKeyValueEntries, TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders, TimestampedWindowEntries, TimestampedWindowStore,
+    TimestampedWindowStoreWithHeaders, TimestampedWindowedEntries, ValueTimestampHeaders,
+    VersionedKeyValueStore, WindowEntries, WindowEntriesWithHeaders, WindowStore, WindowedEntries,
+    WindowedEntriesWithHeaders,
 };
 pub use transformer::ValueTransformerWithKey;
 

@@ -166,6 +166,8 @@ impl fmt::Debug for StoreSerdes {
 pub struct Stores<K, V> {
     spec: StoreSpec,
     serdes: StoreSerdes,
+    /// Whether values of windows and sessions are kept with headers.
+    with_headers: bool,
     types: PhantomData<Types<K, V>>,
 }
 
@@ -260,6 +262,39 @@ impl<K: 'static, V: 'static> Stores<K, V> {
         Self::new(name, window(retention, window_size, false, true), key, value)
     }
 
+    /// As [`timestamped_window`](Self::timestamped_window), of values with timestamps and headers (KIP-1271).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use headwater_dsl::Stores;
+    /// use headwater_store::serde::{Long, Utf8};
+    ///
+    /// let hour = Duration::from_secs(60 * 60);
+    /// let visits = Stores::timestamped_window_with_headers("visits", 24 * hour, hour, Utf8, Long);
+    /// # drop(visits);
+    /// ```
+    pub fn timestamped_window_with_headers(
+        name: impl Into<String>,
+        retention: Duration,
+        window_size: Duration,
+        key: impl Serde<K>,
+        value: impl Serde<V>,
+    ) -> Self {
+        let store = Self::timestamped_window(name, retention, window_size, key, value);
+        Self { with_headers: true, ..store }
+    }
+
+    /// As [`session`](Self::session), of values with headers (KIP-1271).
+    pub fn session_with_headers(
+        name: impl Into<String>,
+        retention: Duration,
+        key: impl Serde<K>,
+        value: impl Serde<V>,
+    ) -> Self {
+        Self { with_headers: true, ..Self::session(name, retention, key, value) }
+    }
+
     /// A store of values by key and session, kept until a session ends that is `retention` later.
     pub fn session(
         name: impl Into<String>,
@@ -288,6 +323,7 @@ impl<K: 'static, V: 'static> Stores<K, V> {
         Self {
             spec: StoreSpec::new(name, kind),
             serdes: StoreSerdes::new(Some(codec(key)), Some(codec(value))),
+            with_headers: false,
             types: PhantomData,
         }
     }
@@ -313,7 +349,8 @@ impl<K: 'static, V: 'static> Stores<K, V> {
     }
 
     pub(crate) fn declare(self) -> Arc<StoreDeclaration> {
-        Arc::new(StoreDeclaration::new(Arc::new(self.spec), self.serdes))
+        let declaration = StoreDeclaration::new(Arc::new(self.spec), self.serdes);
+        Arc::new(StoreDeclaration { with_headers: self.with_headers, ..declaration })
     }
 }
 
@@ -326,18 +363,24 @@ pub(crate) enum StoreKindOf {
     VersionedKeyValue,
     Window,
     TimestampedWindow,
+    TimestampedWindowWithHeaders,
     Session,
+    SessionWithHeaders,
 }
 
 impl StoreKindOf {
-    pub(crate) const fn of(kind: &StoreKind) -> Option<Self> {
-        match kind {
+    pub(crate) fn of(declaration: &StoreDeclaration) -> Option<Self> {
+        match &declaration.spec.kind {
             StoreKind::KeyValue | StoreKind::Lru { .. } => Some(Self::KeyValue),
             StoreKind::TimestampedKeyValue => Some(Self::TimestampedKeyValue),
             StoreKind::TimestampedKeyValueWithHeaders => Some(Self::TimestampedKeyValueWithHeaders),
             StoreKind::Versioned { .. } => Some(Self::VersionedKeyValue),
             StoreKind::Window { timestamped: false, .. } => Some(Self::Window),
+            StoreKind::Window { timestamped: true, .. } if declaration.with_headers => {
+                Some(Self::TimestampedWindowWithHeaders)
+            }
             StoreKind::Window { timestamped: true, .. } => Some(Self::TimestampedWindow),
+            StoreKind::Session { .. } if declaration.with_headers => Some(Self::SessionWithHeaders),
             StoreKind::Session { .. } => Some(Self::Session),
             _ => None,
         }
@@ -351,7 +394,20 @@ impl StoreKindOf {
             Self::VersionedKeyValue => "versioned key-value",
             Self::Window => "window",
             Self::TimestampedWindow => "timestamped window",
+            Self::TimestampedWindowWithHeaders => "timestamped window with headers",
             Self::Session => "session",
+            Self::SessionWithHeaders => "session with headers",
         }
+    }
+
+    /// Whether a store of this kind can be used as one of `wanted`: headers are one thing more, and need not be looked
+    /// at.
+    pub(crate) const fn serves_as(self, wanted: Self) -> bool {
+        matches!(
+            (self, wanted),
+            (Self::TimestampedKeyValueWithHeaders, Self::TimestampedKeyValue)
+                | (Self::TimestampedWindowWithHeaders, Self::TimestampedWindow)
+                | (Self::SessionWithHeaders, Self::Session)
+        )
     }
 }

@@ -10,7 +10,7 @@ use crate::error::DslError;
 use crate::graph::{LogicalGraph, LogicalKind, Processor, Repartition};
 use crate::kgrouped_stream::KGroupedStream;
 use crate::ktable::KTable;
-use crate::nodes::{KeptWindows, SessionSpans, TimeSpans};
+use crate::nodes::{KeptWindows, SessionSpans, TimeSpans, windowed_view};
 use crate::nullity::Nullity;
 use crate::params::{
     EmitStrategy, Materialized, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows,
@@ -270,7 +270,8 @@ impl<K: 'static, V: 'static, N: Nullity> KGroupedStream<K, V, N> {
         let stores = vec![Arc::clone(&store.declaration)];
         let grace_period_ms = Some(shape.grace_ms());
         let processor = Processor::new(wire(store.kept())).with_stores(stores);
-        let processor = Processor { grace_period_ms, ..processor };
+        let view = Some(windowed_view(store.kept()));
+        let processor = Processor { grace_period_ms, view, ..processor };
         let node = graph.add(&[parent], name, LogicalKind::Processor(processor));
         drop(graph);
         store.table(&shared, node)

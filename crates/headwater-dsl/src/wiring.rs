@@ -209,7 +209,7 @@ fn is_global(graph: &Graph, node: &GraphNode) -> bool {
     graph.subtopology(node.subtopology).is_some_and(|subtopology| subtopology.is_global)
 }
 
-const fn is_windowed(kind: &StoreKind) -> bool {
+pub(crate) const fn is_windowed(kind: &StoreKind) -> bool {
     matches!(kind, StoreKind::Window { .. } | StoreKind::Session { .. })
 }
 
@@ -353,9 +353,6 @@ impl Wiring<'_> {
     ) -> Result<SharedView<K, V>, DslError> {
         let behaviours = self.behaviours;
         let view = match behaviours.tables.get(&table) {
-            Some(TableAccess::Store(store)) if is_windowed(&store.spec.kind) => {
-                Some(Err(DslError::WindowedLookUp { node: self.name().to_owned() }))
-            }
             Some(TableAccess::Store(store)) => self.store_view(store).map(Ok),
             Some(TableAccess::Computed(view)) => view.wire(self),
             None => None,
@@ -441,7 +438,7 @@ impl Wiring<'_> {
         Some(ConnectedStore {
             name: name.to_owned(),
             slot: self.store(name)?,
-            kind: StoreKindOf::of(&declaration.spec.kind)?,
+            kind: StoreKindOf::of(declaration)?,
             window_size_ms: match declaration.spec.kind {
                 StoreKind::Window { window_size_ms, .. } => window_size_ms,
                 _ => 0,

@@ -65,38 +65,40 @@
 #[cfg(feature = "kafka")]
 pub use connector::{KafkaConnector, KafkaOptionsError, kafka_options};
 pub use headwater_dsl::{
-    ApplicationTopology, Branched, BranchedKStream, Branches, CogroupedKStream, Consumed,
-    ContextError, DslError, DslStoreFormat, DslStoreSuppliers, EagerBufferConfig, EmitPairs,
-    EmitStrategy, EmitValues, FailOnInvalidTimestamp, FixedKeyProcessor, FixedKeyProcessorContext,
-    FixedKeyRecord, GlobalKTable, Grouped, JoinWindows, Joined, KGroupedStream, KGroupedTable,
-    KStream, KTable, KeyValueEntries, KeyValueStore, LogAndSkipOnInvalidTimestamp, Materialized,
-    Nullable, Nullity, OffsetReset, Part, Partitions, Present, Printed, Processed,
-    ProcessingContext, Processor, ProcessorCall, ProcessorContext, ProcessorWrapper, Produced,
-    Punctuation, Record, RecordContext, RecordMetadata, Repartitioned, SessionStore,
-    SessionWindowedCogroupedKStream, SessionWindowedKStream, SessionWindows, SharedSerde,
-    SlidingWindows, StoreSupplier, Stores, StreamJoined, StreamsBuilder, StrictBufferConfig,
-    Suppressed, TableJoined, Terminal, TimeWindowedCogroupedKStream, TimeWindowedKStream,
-    TimeWindows, TimestampExtractor, TimestampedKeyValueEntries, TimestampedKeyValueStore,
-    TimestampedKeyValueStoreWithHeaders, TimestampedWindowEntries, TimestampedWindowStore,
+    AggregationWithHeaders, ApplicationTopology, Branched, BranchedKStream, Branches,
+    CogroupedKStream, Consumed, ContextError, DslError, DslStoreFormat, DslStoreSuppliers,
+    EagerBufferConfig, EmitPairs, EmitStrategy, EmitValues, FailOnInvalidTimestamp,
+    FixedKeyProcessor, FixedKeyProcessorContext, FixedKeyRecord, GlobalKTable, Grouped,
+    JoinWindows, Joined, KGroupedStream, KGroupedTable, KStream, KTable, KeyValueEntries,
+    KeyValueStore, LogAndSkipOnInvalidTimestamp, Materialized, Nullable, Nullity, OffsetReset,
+    Part, Partitions, Present, Printed, Processed, ProcessingContext, Processor, ProcessorCall,
+    ProcessorContext, ProcessorWrapper, Produced, Punctuation, Record, RecordContext,
+    RecordMetadata, Repartitioned, SessionEntriesWithHeaders, SessionStore,
+    SessionStoreWithHeaders, SessionWindowedCogroupedKStream, SessionWindowedKStream,
+    SessionWindows, SharedSerde, SlidingWindows, StoreSupplier, Stores, StreamJoined,
+    StreamsBuilder, StrictBufferConfig, Suppressed, TableJoined, Terminal,
+    TimeWindowedCogroupedKStream, TimeWindowedKStream, TimeWindows, TimestampExtractor,
+    TimestampedKeyValueEntries, TimestampedKeyValueStore, TimestampedKeyValueStoreWithHeaders,
+    TimestampedWindowEntries, TimestampedWindowStore, TimestampedWindowStoreWithHeaders,
     TimestampedWindowedEntries, TopicNameExtractor, TopicSelection, Topology, TopologyBuilder,
     UnlimitedWindows, UsePartitionTimeOnInvalidTimestamp, ValueTimestampHeaders,
     ValueTransformerWithKey, VersionedKeyValueStore, WallclockTimestampExtractor, WindowEntries,
-    WindowKind, WindowStore, WindowedEntries,
+    WindowEntriesWithHeaders, WindowKind, WindowStore, WindowedEntries, WindowedEntriesWithHeaders,
 };
 pub use headwater_runtime::{
     AclOperation, AclResource, AclRule, AclTopics, BuiltInAssignor, CloseOptions, CloseTimeout,
     DefaultTimestampExtractor, DropReason, DroppedRecords, ExceptionHandler, Failure, FailureKind,
     GroupMembership, GroupView, Handlers, Headers, HostInfo, HostInfoError, Instance,
     InstanceBuilder, InstanceError, InstanceState, KeyQueryMetadata, LagInfo, MemberView,
-    NullRecords, OutputRecord, ProcessingGuarantee, PunctuationToken, PunctuationType, QueryError,
-    QueryableStoreTypes, RackAwareStrategy, Reaction, ReadOnlyKeyValueStore, ReadOnlySessionStore,
-    ReadOnlyTimestampedKeyValueStore, ReadOnlyTimestampedWindowStore,
-    ReadOnlyVersionedKeyValueStore, ReadOnlyWindowStore, RestoreListener, StageChange,
-    StandbyUpdateListener, StartError, StoreLag, StoreQueryParameters, StreamsConfig,
-    StreamsMetadata, SuspendReason, TagKeys, TaskDuty, TaskError, TaskErrorKind, TaskListener,
-    TaskRole, TaskStage, TaskState, TaskStatus, TaskView, ThreadMetadata, TopologyOptimization,
-    UncaughtReaction, UserError, dead_letter, log_and_continue, log_and_fail, needed_acls,
-    view_group,
+    NullRecords, OutputRecord, ProcessingGuarantee, ProcessorMetrics, PunctuationToken,
+    PunctuationType, QueryError, QueryableStoreTypes, RackAwareStrategy, Reaction,
+    ReadOnlyKeyValueStore, ReadOnlySessionStore, ReadOnlyTimestampedKeyValueStore,
+    ReadOnlyTimestampedWindowStore, ReadOnlyVersionedKeyValueStore, ReadOnlyWindowStore,
+    RecordingLevel, RestoreListener, StageChange, StandbyUpdateListener, StartError, StoreLag,
+    StoreQueryParameters, StreamsConfig, StreamsMetadata, SuspendReason, TagKeys, TaskDuty,
+    TaskError, TaskErrorKind, TaskListener, TaskRole, TaskStage, TaskState, TaskStatus, TaskView,
+    ThreadMetadata, TopologyOptimization, UncaughtReaction, UserError, dead_letter,
+    log_and_continue, log_and_fail, needed_acls, view_group,
 };
 pub use headwater_store::{ValueAndTimestamp, VersionedPut, VersionedRecord};
 pub use instance::Headwater;
@@ -131,6 +133,9 @@ pub use headwater_store_fjall as fjall;
 pub use headwater_store_sled as sled;
 #[doc(inline)]
 pub use headwater_topology as topology;
+
+#[doc(inline)]
+pub use headwater_runtime::metrics;
 
 /// What most programs need: `use headwater::prelude::*;`.
 pub mod prelude {

@@ -10,7 +10,7 @@ use super::{AGGREGATE, CogroupedKStream, Initial, add_merge};
 use crate::error::DslError;
 use crate::graph::{LogicalKind, NodeKey, Processor};
 use crate::ktable::KTable;
-use crate::nodes::{Merge, SessionSpans};
+use crate::nodes::{Merge, SessionSpans, windowed_view};
 use crate::nullity::{Nullity, Present};
 use crate::params::{EmitStrategy, Materialized};
 use crate::windowed::{Shape, WindowKind, WindowStore, merge_with};
@@ -77,7 +77,8 @@ impl<K: 'static, A: 'static, N: Nullity> CogroupedKStream<K, A, N> {
             let stores = vec![Arc::clone(&store.declaration)];
             let grace_period_ms = Some(shape.grace_ms());
             let processor = Processor::new(wire).with_stores(stores);
-            let kind = LogicalKind::Processor(Processor { grace_period_ms, ..processor });
+            let view = Some(windowed_view(store.kept()));
+            let kind = LogicalKind::Processor(Processor { grace_period_ms, view, ..processor });
             aggregates.push(graph.add(&[parent], name, kind));
         }
         let node = add_merge::<Windowed<K>, A>(&mut graph, &aggregates);

@@ -8,7 +8,7 @@ use super::{LogicalGraph, LogicalKind, LogicalNode, NodeKey, OnRename, Processor
 use crate::error::DslError;
 use crate::nodes::AnyView;
 use crate::store::StoreDeclaration;
-use crate::wiring::{TableAccess, WireInner};
+use crate::wiring::{TableAccess, WireInner, is_windowed};
 
 /// The parts of a join of two tables (feature row D40). The node itself is the one below both sides.
 #[derive(Clone, Debug)]
@@ -189,11 +189,17 @@ impl LogicalGraph {
                     None => return node.parents.first().and_then(|&it| self.access(it)),
                 }
             }
-            LogicalKind::Processor(processor) => (processor.stores.first(), None),
+            LogicalKind::Processor(processor) => {
+                (processor.stores.first(), processor.view.as_ref())
+            }
             LogicalKind::TableJoin(join) => (join.store.as_ref(), Some(&join.view)),
             _ => return None,
         };
         match (store, view) {
+            // Keys with windows lie in the store in another way.
+            (Some(store), Some(view)) if is_windowed(&store.spec.kind) => {
+                Some(TableAccess::Computed(view.clone()))
+            }
             (Some(store), _) => Some(TableAccess::Store(Arc::clone(store))),
             (None, Some(view)) => Some(TableAccess::Computed(view.clone())),
             (None, None) => None,

@@ -203,7 +203,7 @@ impl Draft {
         check(&store.spec)?;
         let spec = self.format(store);
         self.builder.add_state_store(Arc::clone(&spec), users)?;
-        let with_headers = self.has_headers(store);
+        let with_headers = store.with_headers || self.has_headers(store);
         let declaration = StoreDeclaration { spec, with_headers, ..StoreDeclaration::clone(store) };
         self.behaviours.stores.insert(store.spec.name.clone(), Arc::new(declaration));
         Ok(())

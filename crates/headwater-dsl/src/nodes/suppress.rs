@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use headwater_runtime::{Cx, NodeIndex, ProcessorSlot, StoreSlot, TaskError, UserError};
+use headwater_runtime::{Cx, EmitKind, NodeIndex, ProcessorSlot, StoreSlot, TaskError, UserError};
 use headwater_store::serde::Payload;
 use headwater_store::{BufferedValue, BufferedValueWithHeaders};
 
@@ -221,6 +221,7 @@ impl<K: 'static, V: 'static> Suppress<K, V> {
         value.extend_from_slice(cx.get(self.slot, key)?.unwrap_or_default());
         let buffered = BufferedValueWithHeaders::read(value).map_err(UserError::from)?;
         if buffered.value.new.is_some() || self.suppression.end_of.is_none() {
+            cx.count_emitted(self.index, EmitKind::Suppression);
             self.forward(cx, key, &buffered.value)?;
         }
         let size = size_of(&buffered, self.keeps_headers);

@@ -50,6 +50,11 @@ fn keep<K: 'static, V: 'static>(
 ) -> Result<(), StepError> {
     let store_key = kept.key(key, buffer)?;
     let old = if kept.sends_old { kept.get(cx, &store_key)? } else { None };
+    if let Some((_, old)) = &old
+        && record.timestamp < *old
+    {
+        cx.warn_of_out_of_order(*old, record.timestamp);
+    }
     let new = record.value.map_or(NewValue::Made(None), NewValue::Given);
     kept.put(cx, store_key, &new, old.as_ref().map(|(value, _)| value), record.timestamp)
 }

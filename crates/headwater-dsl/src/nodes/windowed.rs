@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use headwater_runtime::{
-    CachedUpdate, Cx, FetchedEntries, FlushListener, Headers, NodeIndex, OperatorSlot, StoreCursor,
-    StoreSlot, TaskError,
+    CachedUpdate, Cx, EmitKind, FetchedEntries, FlushListener, Headers, NodeIndex, OperatorSlot,
+    StoreCursor, StoreSlot, TaskError,
 };
 use headwater_store::serde::{Payload, Window, Windowed};
 use headwater_store::{Direction, SEGMENT_PREFIX, SegmentedKind, SegmentedOptions};
@@ -290,6 +290,7 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
         let timestamp = stored.timestamp.unwrap_or(window.end);
         let key = Windowed { key: self.key.deserialize(Payload::new(bare))?, window };
         let change = Change::new(Some(&value), None);
+        cx.count_emitted(self.index, EmitKind::FinalWindow);
         cx.guarded(|cx| self.below.forward(cx, &key, change, timestamp))?;
         cx.enter(self.index);
         Ok(true)

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_runtime::{
-    Cx, Headers, NodeIndex, ProcessorSlot, PunctuationToken, PunctuationType, StreamsConfig,
-    TaskError,
+    Cx, Headers, NodeIndex, ProcessorMetrics, ProcessorSlot, PunctuationToken, PunctuationType,
+    StreamsConfig, TaskError,
 };
 use headwater_topology::TaskId;
 
 use super::error::ContextError;
 use super::stores::{
-    KeyValueStore, Place, SessionStore, TimestampedKeyValueStore,
-    TimestampedKeyValueStoreWithHeaders, TimestampedWindowStore, VersionedKeyValueStore,
-    WindowStore,
+    KeyValueStore, Place, SessionStore, SessionStoreWithHeaders, TimestampedKeyValueStore,
+    TimestampedKeyValueStoreWithHeaders, TimestampedWindowStore, TimestampedWindowStoreWithHeaders,
+    VersionedKeyValueStore, WindowStore,
 };
 use crate::edge::NamedBelow;
 use crate::error::Part;
@@ -153,6 +153,22 @@ impl ProcessingContext<'_, '_> {
     /// goes with the task's state.
     pub fn state_dir(&self) -> &Path {
         self.cx.state_dir()
+    }
+
+    /// Makes metrics of the processor's own (`metrics`), with the labels of its thread, task and node: counters, gauges and
+    /// histograms of whatever recorder the instance has. They are made when the processor is, and kept.
+    ///
+    /// ```
+    /// use headwater_dsl::ProcessingContext;
+    /// use headwater_runtime::metrics::facade::Counter;
+    ///
+    /// /// Orders that are turned away: `orders_rejected_total{thread_id="…",task_id="0_3",processor_node_id="check",…}`.
+    /// fn rejected(context: &ProcessingContext<'_, '_>) -> Counter {
+    ///     context.metrics().with_label("reason", "no-customer").counter("orders_rejected_total")
+    /// }
+    /// ```
+    pub fn metrics(&self) -> ProcessorMetrics {
+        self.cx.metrics(self.surroundings.index)
     }
 
     /// Where the record came from that is being processed.
@@ -320,6 +336,31 @@ impl ProcessingContext<'_, '_> {
         Ok(SessionStore::new(place, self))
     }
 
+    /// The window store with timestamps and headers of this name, for use from now on.
+    ///
+    /// # Errors
+    /// As for [`key_value_store`](Self::key_value_store).
+    pub fn timestamped_window_store_with_headers<K: 'static, V: 'static>(
+        &self,
+        name: &str,
+    ) -> Result<TimestampedWindowStoreWithHeaders<K, V>, ContextError> {
+        let kind = StoreKindOf::TimestampedWindowWithHeaders;
+        let (place, size_ms) = self.surroundings.find_place(name, kind)?;
+        Ok(TimestampedWindowStoreWithHeaders::new(place, self, size_ms))
+    }
+
+    /// The session store with headers of this name, for use from now on.
+    ///
+    /// # Errors
+    /// As for [`key_value_store`](Self::key_value_store).
+    pub fn session_store_with_headers<K: 'static, V: 'static>(
+        &self,
+        name: &str,
+    ) -> Result<SessionStoreWithHeaders<K, V>, ContextError> {
+        let (place, _) = self.surroundings.find_place(name, StoreKindOf::SessionWithHeaders)?;
+        Ok(SessionStoreWithHeaders::new(place, self))
+    }
+
     /// Remembers an error that ends the task's work.
     pub(super) fn note<T>(&mut self, result: Result<T, TaskError>) -> Result<T, TaskError> {
         if let Err(error) = &result {
@@ -356,10 +397,7 @@ impl Surroundings {
                 node: self.name.to_string(),
             });
         };
-        // Headers are one thing more, and need not be looked at.
-        let has_more = store.kind == StoreKindOf::TimestampedKeyValueWithHeaders
-            && kind == StoreKindOf::TimestampedKeyValue;
-        if store.kind != kind && !has_more {
+        if store.kind != kind && !store.kind.serves_as(kind) {
             return Err(ContextError::OtherKind {
                 store: name.to_owned(),
                 wanted: kind.name(),

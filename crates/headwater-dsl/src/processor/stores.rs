@@ -19,12 +19,15 @@ mod window;
 mod with_headers;
 
 pub use key_value::{KeyValueEntries, KeyValueStore};
-pub use session::SessionStore;
+pub use session::{
+    AggregationWithHeaders, SessionEntriesWithHeaders, SessionStore, SessionStoreWithHeaders,
+};
 pub use timestamped::{TimestampedKeyValueEntries, TimestampedKeyValueStore};
 pub use versioned::VersionedKeyValueStore;
 pub use window::{
-    TimestampedWindowEntries, TimestampedWindowStore, TimestampedWindowedEntries, WindowEntries,
-    WindowStore, WindowedEntries,
+    TimestampedWindowEntries, TimestampedWindowStore, TimestampedWindowStoreWithHeaders,
+    TimestampedWindowedEntries, WindowEntries, WindowEntriesWithHeaders, WindowStore,
+    WindowedEntries, WindowedEntriesWithHeaders,
 };
 pub use with_headers::{TimestampedKeyValueStoreWithHeaders, ValueTimestampHeaders};
 

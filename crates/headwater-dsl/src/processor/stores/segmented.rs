@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use headwater_runtime::SegmentedCursor;
+use headwater_runtime::{Headers, SegmentedCursor};
 use headwater_store::serde::{Payload, Window, Windowed};
 use headwater_store::{
     Direction, QueriedKeys, SegmentedEntry, SegmentedOptions, SegmentedQuery, StoredValue,
@@ -88,6 +88,17 @@ impl<K, V> SegmentedPlace<K, V> {
         value: Option<&V>,
         timestamp: i64,
     ) -> Result<(), ContextError> {
+        self.write_with(context, entry, (value, None), timestamp)
+    }
+
+    /// As [`write`](Self::write), with headers for a store that keeps them.
+    pub(super) fn write_with(
+        &self,
+        context: &mut ProcessingContext<'_, '_>,
+        entry: (&K, Window),
+        (value, headers): (Option<&V>, Option<&Headers>),
+        timestamp: i64,
+    ) -> Result<(), ContextError> {
         let Self { place, .. } = self;
         if place.is_read_only {
             return Err(ContextError::ReadOnly { store: Arc::clone(&place.name) });
@@ -99,10 +110,16 @@ impl<K, V> SegmentedPlace<K, V> {
             Ok(written) => self.with_stored_key(context, entry, |context, stored_key| {
                 let value = written.map(|()| bytes.as_slice());
                 let ProcessingContext { cx, .. } = context;
-                let put = if self.options.duplicates {
-                    cx.put_duplicate(place.slot, stored_key, time, value, timestamp)
-                } else {
-                    cx.put_segmented(place.slot, stored_key, time, value, timestamp)
+                let slot = place.slot;
+                let put = match (value, headers) {
+                    (Some(value), Some(headers)) => {
+                        let value = (value, headers);
+                        cx.put_segmented_with_headers(slot, stored_key, time, value, timestamp)
+                    }
+                    (value, _) if self.options.duplicates => {
+                        cx.put_duplicate(slot, stored_key, time, value, timestamp)
+                    }
+                    (value, _) => cx.put_segmented(slot, stored_key, time, value, timestamp),
                 };
                 Ok(context.note(put)?)
             }),

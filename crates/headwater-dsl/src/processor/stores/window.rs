@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use headwater_runtime::Headers;
 use headwater_store::serde::{Window, Windowed};
 use headwater_store::{Direction, QueriedKeys, SegmentedQuery, ValueAndTimestamp};
 
 use super::Place;
 use super::segmented::{Found, SegmentedPlace};
 use super::timestamped::with_timestamp;
+use super::with_headers::{ValueTimestampHeaders, with_headers};
 use crate::processor::{ContextError, ProcessingContext};
 
 /// The methods that look for windows, the same for both kinds of stores.
@@ -155,6 +157,31 @@ pub struct TimestampedWindowStore<K, V> {
     segmented: SegmentedPlace<K, V>,
 }
 
+/// Values with timestamps and headers by key and window, as a processor uses them (KIP-1271). Get one with
+/// [`ProcessingContext::timestamped_window_store_with_headers`](crate::ProcessingContext::timestamped_window_store_with_headers)
+/// and keep it.
+///
+/// Times are those of [`WindowStore`].
+///
+/// ```
+/// use headwater_dsl::{ContextError, ProcessingContext, TimestampedWindowStoreWithHeaders};
+///
+/// /// Keeps the last amount of each hour with the headers that it came with.
+/// fn keep(
+///     by_hour: &TimestampedWindowStoreWithHeaders<String, i64>,
+///     context: &mut ProcessingContext<'_, '_>,
+///     (customer, amount): (&String, &i64),
+///     timestamp: i64,
+/// ) -> Result<(), ContextError> {
+///     let headers = context.headers().clone();
+///     let hour = timestamp - timestamp % 3_600_000;
+///     by_hour.put(context, customer, (amount, &headers), (timestamp, hour))
+/// }
+/// ```
+pub struct TimestampedWindowStoreWithHeaders<K, V> {
+    segmented: SegmentedPlace<K, V>,
+}
+
 impl<K, V> WindowStore<K, V> {
     pub(in crate::processor) fn new(
         place: Place<K, V>,
@@ -277,6 +304,61 @@ impl<K, V> TimestampedWindowStore<K, V> {
     fetches!(TimestampedWindowEntries, TimestampedWindowedEntries);
 }
 
+impl<K, V> TimestampedWindowStoreWithHeaders<K, V> {
+    pub(in crate::processor) fn new(
+        place: Place<K, V>,
+        context: &ProcessingContext<'_, '_>,
+        window_size_ms: i64,
+    ) -> Self {
+        Self { segmented: SegmentedPlace::new(place, context, window_size_ms) }
+    }
+
+    /// Gives a key a value with a timestamp and headers in the window that begins at `window_start`; the changelog has
+    /// them in its record. A window that is older than the store's retention is dropped and counted.
+    ///
+    /// # Errors
+    /// See [`KeyValueStore::get`](crate::KeyValueStore::get).
+    pub fn put(
+        &self,
+        context: &mut ProcessingContext<'_, '_>,
+        key: &K,
+        (value, headers): (&V, &Headers),
+        (timestamp, window_start): (i64, i64),
+    ) -> Result<(), ContextError> {
+        let entry = (key, beginning(window_start));
+        self.segmented.write_with(context, entry, (Some(value), Some(headers)), timestamp)
+    }
+
+    /// Removes a key's value of a window. The changelog record has the headers of the record that is being processed.
+    ///
+    /// # Errors
+    /// See [`KeyValueStore::get`](crate::KeyValueStore::get).
+    pub fn delete(
+        &self,
+        context: &mut ProcessingContext<'_, '_>,
+        key: &K,
+        window_start: i64,
+    ) -> Result<(), ContextError> {
+        let timestamp = context.timestamp;
+        self.segmented.write(context, (key, beginning(window_start)), None, timestamp)
+    }
+
+    /// The value of a key in the window that begins at `window_start`, with its timestamp and headers.
+    ///
+    /// # Errors
+    /// See [`KeyValueStore::get`](crate::KeyValueStore::get).
+    pub fn fetch_one(
+        &self,
+        context: &mut ProcessingContext<'_, '_>,
+        key: &K,
+        window_start: i64,
+    ) -> Result<Option<ValueTimestampHeaders<V>>, ContextError> {
+        self.segmented.read(context, (key, beginning(window_start)), with_headers)
+    }
+
+    fetches!(WindowEntriesWithHeaders, WindowedEntriesWithHeaders);
+}
+
 /// A window of which only the start is of interest.
 const fn beginning(start: i64) -> Window {
     Window { start, end: start }
@@ -310,6 +392,8 @@ macro_rules! entries {
     };
 }
 
+pub(super) use entries;
+
 entries!(
     /// The start of each window and its value, of one key; read as they are asked for, while the store may be
     /// written.
@@ -331,6 +415,25 @@ entries!(
     TimestampedWindowedEntries, (Windowed<K>, ValueAndTimestamp<V>), |windowed| windowed,
     with_timestamp
 );
+
+entries!(
+    /// As [`WindowEntries`], with timestamps and headers.
+    WindowEntriesWithHeaders, (i64, ValueTimestampHeaders<V>), |windowed| windowed.window.start,
+    with_headers
+);
+entries!(
+    /// As [`WindowedEntries`], with timestamps and headers.
+    WindowedEntriesWithHeaders, (Windowed<K>, ValueTimestampHeaders<V>), |windowed| windowed,
+    with_headers
+);
+
+impl<K, V> fmt::Debug for TimestampedWindowStoreWithHeaders<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TimestampedWindowStoreWithHeaders")
+            .field(&self.segmented.place.name)
+            .finish()
+    }
+}
 
 impl<K, V> fmt::Debug for WindowStore<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -73,7 +73,7 @@ impl<K, V> TimestampedKeyValueStoreWithHeaders<K, V> {
         context: &mut ProcessingContext<'_, '_>,
         key: &K,
     ) -> Result<Option<ValueTimestampHeaders<V>>, ContextError> {
-        self.place.read(context, key, |stored| self.with_headers(stored))
+        self.place.read(context, key, |stored| with_headers(&self.place, stored))
     }
 
     /// Gives a key a value with a timestamp and headers. The changelog has them in its record.
@@ -108,21 +108,30 @@ impl<K, V> TimestampedKeyValueStoreWithHeaders<K, V> {
     }
 
     ranges!(TimestampedKeyValueEntries);
+}
 
-    fn with_headers(
-        &self,
-        stored: StoredValue<'_>,
-    ) -> Result<ValueTimestampHeaders<V>, ContextError> {
-        let headers = read_headers(stored.headers).map_err(|damage| {
-            let store = self.place.name.to_string();
-            ContextError::Store { source: StoreError::DamagedRow { store, damage } }
-        })?;
-        Ok(ValueTimestampHeaders {
-            value: self.place.value(stored.value)?,
-            timestamp: stored.timestamp.unwrap_or(-1),
-            headers: headers.into_iter().collect(),
-        })
-    }
+/// The headers of a stored value.
+pub(super) fn headers_of<K, V>(
+    place: &Place<K, V>,
+    stored: StoredValue<'_>,
+) -> Result<Headers, ContextError> {
+    let headers = read_headers(stored.headers).map_err(|damage| {
+        let store = place.name.to_string();
+        ContextError::Store { source: StoreError::DamagedRow { store, damage } }
+    })?;
+    Ok(headers.into_iter().collect())
+}
+
+/// A stored value with its timestamp and headers.
+pub(super) fn with_headers<K, V>(
+    place: &Place<K, V>,
+    stored: StoredValue<'_>,
+) -> Result<ValueTimestampHeaders<V>, ContextError> {
+    Ok(ValueTimestampHeaders {
+        value: place.value(stored.value)?,
+        timestamp: stored.timestamp.unwrap_or(-1),
+        headers: headers_of(place, stored)?,
+    })
 }
 
 impl<K, V> fmt::Debug for TimestampedKeyValueStoreWithHeaders<K, V> {

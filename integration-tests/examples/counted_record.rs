@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The difference between 10 rounds and 5 is that of half a million records. What the task does is `count` where
-//! nothing else is said; the last line of the output is how many records it read and wrote.
+//! nothing else is said, and a fifth argument `recorded` has its metrics told to a recorder; the last line of the output is how many records it read and wrote.
 
 use anyhow::Context;
 use headwater::fjall::FjallBackend;
@@ -40,7 +40,13 @@ fn main() -> anyhow::Result<()> {
     let home = tempfile::tempdir()?;
     // Windows need times that go on.
     let batches = if work == Work::Count { 1 } else { rounds } * BATCHES_OF_A_ROUND;
-    let options = OneTaskOptions { work, cache_bytes, batches, ..OneTaskOptions::default() };
+    let recorded = match arguments.next().as_deref() {
+        None => false,
+        Some("recorded") => true,
+        Some(other) => anyhow::bail!("metrics are recorded or not, no {other}"),
+    };
+    let options =
+        OneTaskOptions { work, cache_bytes, batches, recorded, ..OneTaskOptions::default() };
     let mut task = OneTask::new(&*backend, &home.path().join("0_0"), options)?;
     let read = task.run(rounds * BATCHES_OF_A_ROUND);
     task.commit();

@@ -34,6 +34,8 @@ mod documents {
     mod tables_and_streams {}
     #[doc = include_str!("../../docs/book/src/coming-from-java.md")]
     mod coming_from_java {}
+    #[doc = include_str!("../../docs/book/src/metrics.md")]
+    mod metrics {}
     #[doc = include_str!("../../docs/book/src/describe.md")]
     mod describe {}
     #[doc = include_str!("../../docs/book/src/nulls-and-keys.md")]

@@ -10,11 +10,12 @@ use anyhow::Context;
 use headwater::broker::TopicPartition;
 use headwater::records::{Batch, set_base_offset};
 use headwater::runtime::{
-    Application, CommittedTask, FetchedInput, FromWorker, InputStart, NewTask, Now, Step,
-    TaskWatch, ToWorker, Worker, WorkerConfig,
+    Application, CommittedTask, FetchedInput, FromWorker, InputStart, MetricsScope, NewTask, Now,
+    RecordingLevel, Step, StreamsConfig, TaskWatch, ToWorker, Worker, WorkerConfig,
 };
 use headwater::store::{OpenOptions, StoreBackend};
 use headwater::topology::TaskId;
+use headwater_testing::RecordedMetrics;
 
 mod work;
 
@@ -42,6 +43,8 @@ pub struct OneTaskOptions {
     pub commit_records: u64,
     /// Different batches. When the last was given the first comes again, and time goes back.
     pub batches: usize,
+    /// Whether metrics are told to a recorder, all there are.
+    pub recorded: bool,
 }
 
 impl Default for OneTaskOptions {
@@ -53,6 +56,7 @@ impl Default for OneTaskOptions {
             read_cache_bytes: 64 << 20,
             commit_records: 100_000,
             batches: BATCHES,
+            recorded: false,
         }
     }
 }
@@ -96,6 +100,11 @@ impl OneTask {
             unacknowledged_bytes_max: usize::MAX,
             uncommitted_bytes_max: usize::MAX,
             partition_counts: Arc::new(counts.collect::<BTreeMap<_, _>>()),
+            metrics: options.recorded.then(|| {
+                let config =
+                    StreamsConfig::new(APPLICATION).metrics_recording_level(RecordingLevel::Debug);
+                MetricsScope::new(RecordedMetrics::new().recorder(), &config)
+            }),
             ..WorkerConfig::default()
         };
         let mut worker = Worker::new(config, now);
@@ -170,6 +179,10 @@ impl OneTask {
             end_offset: next_offset,
         }]));
         self.uncommitted += u64::from(BATCH_RECORDS);
+        if self.options.recorded {
+            // About as long as a batch takes, so that metrics are told as often as they would be.
+            self.now.monotonic += Duration::from_micros(150);
+        }
         if self.uncommitted >= self.options.commit_records {
             self.uncommitted = 0;
             self.worker.handle(ToWorker::CommitNow);

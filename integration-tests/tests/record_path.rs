@@ -13,6 +13,10 @@ static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// comes and goes. A commit is not the stream thread's work.
 #[track_caller]
 fn check(work: Work, cache_bytes: usize, allocations_max: u64) {
+    check_recorded(work, cache_bytes, allocations_max, false);
+}
+
+fn check_recorded(work: Work, cache_bytes: usize, allocations_max: u64, recorded: bool) {
     let options = OneTaskOptions {
         work,
         // Few enough that nearly all records find their windows made.
@@ -21,6 +25,7 @@ fn check(work: Work, cache_bytes: usize, allocations_max: u64) {
         commit_records: u64::MAX,
         // Time does not go back.
         batches: 220,
+        recorded,
         ..OneTaskOptions::default()
     };
     let mut task = OneTask::new(&MemoryBackend::new(), "0_0".as_ref(), options)
@@ -48,6 +53,7 @@ const ALLOCATIONS_MAX: u64 = 24;
 fn no_allocation_per_record() {
     check(Work::Count, 0, ALLOCATIONS_MAX);
     check(Work::Count, 10 << 20, ALLOCATIONS_MAX);
+    check_recorded(Work::Count, 0, ALLOCATIONS_MAX, true);
     check(Work::TumblingCount, 0, ALLOCATIONS_MAX);
     check(Work::TumblingCount, 10 << 20, ALLOCATIONS_MAX);
     // A record is in several windows: so many more batches out.

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 
-use headwater::JoinWindows;
 use headwater::serde::Serde;
+use headwater::{JoinWindows, Joined};
 use serde_json::Value as Json;
 
 use super::build::{Dyn, GlobalTable, Made, Show, Stream, Table, WindowedKey, named, named_stream};
@@ -22,20 +22,25 @@ enum Kind {
     Outer,
 }
 
-/// Does something to two sides, of whichever types they are. Windowed keys have no joins yet.
+/// Does something to two sides with keys of one type, of whichever types their values are.
 macro_rules! of_two_types {
-    (($left:ident, $of_left:ident), ($right:ident, $of_right:ident), |$l:ident, $r:ident| $done:expr) => {{
+    ($key:ty, ($left:ident, $of_left:ident), ($right:ident, $of_right:ident), |$l:ident, $r:ident| $done:expr) => {{
         let left: &dyn Any = &**$left;
         let right: &dyn Any = &**$right;
-        let texts =
-            (left.downcast_ref::<$of_left<Value>>(), right.downcast_ref::<$of_right<Value>>());
-        let longs = (left.downcast_ref::<$of_left<i64>>(), right.downcast_ref::<$of_right<i64>>());
+        let texts = (
+            left.downcast_ref::<$of_left<Value, $key>>(),
+            right.downcast_ref::<$of_right<Value, $key>>(),
+        );
+        let longs = (
+            left.downcast_ref::<$of_left<i64, $key>>(),
+            right.downcast_ref::<$of_right<i64, $key>>(),
+        );
         match (texts, longs) {
             ((Some($l), Some($r)), _) => $done,
             ((Some($l), _), (_, Some($r))) => $done,
             ((_, Some($r)), (Some($l), _)) => $done,
             (_, (Some($l), Some($r))) => $done,
-            _ => Err(Missing("join by windowed keys".to_owned())),
+            _ => Err(Missing("join of keys with windows and keys without".to_owned())),
         }
     }};
 }
@@ -55,12 +60,22 @@ pub(super) fn join(
     let side = |field: &str| op.get(field).and_then(|it| made.get(json_text(it)));
     let unknown = || Missing(format!("operator {}", json_text(&op["op"])));
     match (side("in"), side("with")) {
+        (Some(Made::Table(left, _)), Some(Made::Table(right, _))) if is_windowed(&**right) => {
+            of_two_types!(WindowedKey, (left, Table), (right, Table), |l, r| {
+                windowed_tables(l, r, kind, op)
+            })
+        }
+        (Some(Made::Stream(left)), Some(Made::Table(right, _))) if is_windowed(&**right) => {
+            of_two_types!(WindowedKey, (left, Stream), (right, Table), |l, r| {
+                stream_with_table(l, r, kind, (op, Joined::new()))
+            })
+        }
         (Some(Made::Table(left, _)), Some(Made::Table(right, _))) => {
-            of_two_types!((left, Table), (right, Table), |l, r| tables(l, r, kind, op))
+            of_two_types!(Value, (left, Table), (right, Table), |l, r| tables(l, r, kind, op))
         }
         (Some(Made::Stream(left)), Some(Made::Table(right, _))) => {
-            of_two_types!((left, Stream), (right, Table), |l, r| {
-                stream_with_table(l, r, kind, op)
+            of_two_types!(Value, (left, Stream), (right, Table), |l, r| {
+                stream_with_table(l, r, kind, (op, joined(op.get("joined"))?))
             })
         }
         (Some(Made::Stream(left)), Some(Made::GlobalTable(table))) => {
@@ -78,7 +93,12 @@ pub(super) fn join(
             }
         }
         (Some(Made::Stream(left)), Some(Made::Stream(right))) => {
-            of_two_types!((left, Stream), (right, Stream), |l, r| streams(l, r, kind, (op, config)))
+            of_two_types!(Value, (left, Stream), (right, Stream), |l, r| streams(
+                l,
+                r,
+                kind,
+                (op, config)
+            ))
         }
         _ => Err(unknown()),
     }
@@ -200,22 +220,42 @@ where
     }))
 }
 
-fn stream_with_table<V: Dyn, W: Dyn>(
-    stream: &Stream<V>,
-    table: &Table<W>,
+/// Whether the keys of a table have windows.
+fn is_windowed(table: &dyn Any) -> bool {
+    table.is::<Table<Value, WindowedKey>>() || table.is::<Table<i64, WindowedKey>>()
+}
+
+fn windowed_tables<V: Dyn, W: Dyn>(
+    left: &Table<V, WindowedKey>,
+    right: &Table<W, WindowedKey>,
     kind: Kind,
     op: &Json,
-) -> Result<Made, Missing>
-where
-    DynSerde: Serde<V> + Serde<W>,
-{
+) -> Result<Made, Missing> {
+    let joiner = joiner(&op["joiner"])?;
+    let join =
+        move |l: Option<&V>, r: Option<&W>| V::show(l, |l| W::show(r, |r| joiner(None, l, r)));
+    if op.get("foreign_key").is_some() || op.get("materialized").is_some() {
+        return Err(Missing("windowed tables that are joined otherwise".to_owned()));
+    }
+    let table = match kind {
+        Kind::Inner => left.try_join(right, move |l, r| join(Some(l), Some(r))),
+        Kind::Left => left.try_left_join(right, move |l, r| join(Some(l), r)),
+        Kind::Outer => left.try_outer_join(right, join),
+    };
+    Ok(Made::table(named(table, op)))
+}
+
+fn stream_with_table<K: Show, V: Dyn, W: Dyn>(
+    stream: &Stream<V, K>,
+    table: &Table<W, K>,
+    kind: Kind,
+    (op, joined): (&Json, Joined<K, V>),
+) -> Result<Made, Missing> {
     let joiner = joiner(&op["joiner"])?;
     let with_key = op["with_key"] == true;
-    let join = move |k: Option<&Value>, l: &V, r: Option<&W>| {
-        let k = k.filter(|_| with_key);
-        V::show(Some(l), |l| W::show(r, |r| joiner(k, l, r)))
+    let join = move |k: Option<&K>, l: &V, r: Option<&W>| {
+        K::show(k.filter(|_| with_key), |k| V::show(Some(l), |l| W::show(r, |r| joiner(k, l, r))))
     };
-    let joined = joined::<V>(op.get("joined"))?;
     Ok(Made::stream(match kind {
         Kind::Inner => {
             stream.try_join_table_with_key(table, move |k, l, r| join(Some(k), l, Some(r)), joined)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use headwater::broker::Topics as _;
 use headwater::broker::simple::{self, TopicWriter};
 use headwater::prelude::*;
 use headwater::sled::SledBackend;
@@ -175,4 +176,20 @@ async fn what_is_out_of_its_retention_is_removed() {
     let mut chunk = Chunk::new(100);
     storage.reader().scan(space, &KeyRange::all(), Direction::Forward, &mut chunk).unwrap();
     assert_eq!(chunk.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retention_of_windows_is_longer_in_the_changelog() {
+    let app = App::new(&["in"]).await;
+    let builder = StreamsBuilder::new();
+    let windows = TimeWindows::of_size_with_no_grace(Duration::from_mins(1));
+    let grouped = builder.stream("in", Consumed::with(Utf8, Utf8)).group_by_key(Grouped::new());
+    let day = Duration::from_hours(24);
+    grouped.windowed_by(windows).count(Materialized::named("counts").with_retention(day));
+    let topology = builder.build().expect("the topology is right");
+    let set = |config: StreamsConfig| config.windowstore_changelog_additional_retention_ms(3_000);
+    let instance = app.start(topology, set).await;
+    let configs = app.broker.topic_configs(&"app-counts-changelog".into()).await;
+    assert_eq!(configs.expect("it was made")["retention.ms"], "86403000");
+    app.close(instance).await;
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use headwater::prelude::*;
 use headwater::{
-    ContextError, DslStoreFormat, EagerBufferConfig, Joined, Record, StoreSupplier,
-    StrictBufferConfig, Suppressed, TimestampedKeyValueStoreWithHeaders, ValueTransformerWithKey,
+    ContextError, DslStoreFormat, EagerBufferConfig, Joined, Record, SessionStoreWithHeaders,
+    StoreSupplier, StrictBufferConfig, Suppressed, TimestampedKeyValueStoreWithHeaders,
+    TimestampedWindowStoreWithHeaders, ValueTransformerWithKey,
 };
 
 /// Builds `in`, and `other` where it reads that too, to `out` over the store `kept`, all of text and numbers.
@@ -332,6 +333,40 @@ pub(super) const OPERATORS: &[Operator] = &[
         let store = Stores::session("kept", Duration::from_mins(1), Utf8, Long);
         process(builder, store, |context| Ok(OverSessions(context.session_store("kept")?)));
     }),
+    one("processor: window store with headers", |builder| {
+        let (history, size) = (Duration::from_mins(1), ms(10));
+        let store = Stores::timestamped_window_with_headers("kept", history, size, Utf8, Long);
+        process(builder, store, |context| {
+            Ok(OverWindowsWithHeaders(context.timestamped_window_store_with_headers("kept")?))
+        });
+    }),
+    one("processor: session store with headers", |builder| {
+        let store = Stores::session_with_headers("kept", Duration::from_mins(1), Utf8, Long);
+        process(builder, store, |context| {
+            Ok(OverSessionsWithHeaders(context.session_store_with_headers("kept")?))
+        });
+    }),
+    two("cogroup of sessions", |builder| {
+        let other = builder.stream("other", Consumed::with(Utf8, Long));
+        let other = other.group_by_key(Grouped::with(Utf8, Long));
+        let cogrouped = numbers(builder)
+            .cogroup(|_, value, sum: i64| (sum * 3 + value) % 997)
+            .cogroup(&other, |_, value, sum| sum - value);
+        let sessions = SessionWindows::of_inactivity_gap_and_grace(ms(8), ms(20));
+        let merge = |_: &String, a: i64, b: i64| (a * 5 + b) % 997;
+        write_windows(&cogrouped.windowed_by(sessions).aggregate(|| 1, merge, kept_long()));
+    }),
+    of_tables("outer join of windowed tables", |builder| {
+        let other = builder.stream("other", Consumed::with(Utf8, Long));
+        let other = other.group_by_key(Grouped::with(Utf8, Long)).windowed_by(tumbling());
+        let others = Materialized::named("others").with_value_serde(Long);
+        let others = other.count(others.with_retention(Duration::from_mins(10)));
+        let counts = numbers(builder).windowed_by(tumbling()).count(kept_long());
+        let joiner = |l: Option<&i64>, r: Option<&i64>| {
+            l.copied().unwrap_or(50) * 100 + r.copied().unwrap_or(50)
+        };
+        write_windows(&counts.outer_join(&others, joiner));
+    }),
     one("join of streams", |builder| {
         let [even, odd] = even_and_odd(builder);
         keep_last(&even.join(&odd, |a, b| a * 100 + b, close(), StreamJoined::new()));
@@ -608,6 +643,61 @@ impl Keeping for OverSessions {
         }
         self.0.put(context, key, session, &sum)?;
         Ok(sum)
+    }
+}
+
+struct OverWindowsWithHeaders(TimestampedWindowStoreWithHeaders<String, i64>);
+
+impl Keeping for OverWindowsWithHeaders {
+    fn keep(
+        &self,
+        context: &mut ProcessingContext<'_, '_>,
+        arrival: Arrival<'_>,
+    ) -> Result<i64, ContextError> {
+        let Arrival { key, value, timestamp } = arrival;
+        let start = timestamp / 10 * 10;
+        let (mut sum, mut headers) = (value, Headers::new());
+        if let Some(old) = self.0.fetch_one(context, key, start)? {
+            sum = (sum * 3 + old.value + old.timestamp) % 997;
+            headers = old.headers;
+        }
+        let number = i64::try_from(headers.iter().count()).expect("few headers");
+        if value % 4 == 0 {
+            self.0.delete(context, key, start)?;
+        } else {
+            headers.add("seen", Some(&value.to_be_bytes()));
+            self.0.put(context, key, (&sum, &headers), (timestamp, start))?;
+        }
+        Ok((sum + number) % 997)
+    }
+}
+
+struct OverSessionsWithHeaders(SessionStoreWithHeaders<String, i64>);
+
+impl Keeping for OverSessionsWithHeaders {
+    fn keep(
+        &self,
+        context: &mut ProcessingContext<'_, '_>,
+        arrival: Arrival<'_>,
+    ) -> Result<i64, ContextError> {
+        let Arrival { key, value, timestamp } = arrival;
+        let mut session = Window { start: timestamp, end: timestamp };
+        let (mut sum, mut headers) = (value, Headers::new());
+        let mut merged = Vec::new();
+        let mut found = self.0.find_sessions(context, key, timestamp - 8, timestamp + 8)?;
+        while let Some((windowed, found)) = found.next(context)? {
+            session.start = session.start.min(windowed.window.start);
+            sum = (sum * 3 + found.aggregation) % 997;
+            headers = found.headers;
+            merged.push(windowed.window);
+        }
+        for old in merged {
+            self.0.remove(context, key, old)?;
+        }
+        let number = i64::try_from(headers.iter().count()).expect("few headers");
+        headers.add("seen", Some(&value.to_be_bytes()));
+        self.0.put(context, key, session, &sum, &headers)?;
+        Ok((sum + number) % 997)
     }
 }
 

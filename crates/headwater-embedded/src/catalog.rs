@@ -9,7 +9,9 @@ use headwater_broker::{
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::config::{are_sound, check_name};
 use crate::epochs::LeaderEpochs;
+use crate::frame::OFFSET_MAX;
 
 /// A change of the catalog.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,6 +80,28 @@ pub(crate) struct OffsetEntry {
     partition: i32,
     offset: i64,
     metadata: String,
+}
+
+impl Entry {
+    /// Whether a broker can have written it: names make paths, and numbers are counted on from.
+    pub(crate) fn is_sound(&self) -> bool {
+        let is_offset = |offset: i64| (0..=OFFSET_MAX).contains(&offset);
+        match self {
+            Self::Cluster { .. }
+            | Self::TopicDeleted { .. }
+            | Self::OffsetsCommitted { .. }
+            | Self::TransactionCommitted { .. } => true,
+            Self::TopicCreated { topic, partitions, configs, .. } => {
+                *partitions >= 0 && check_name(&topic.as_str().into()).is_ok() && are_sound(configs)
+            }
+            Self::TopicsCreated { count } => *count < u64::MAX / 2,
+            Self::LogStart { offset, .. } => is_offset(*offset),
+            Self::LeaderEpoch { epoch, start_offset, .. } => {
+                (0..i32::MAX / 2).contains(epoch) && is_offset(*start_offset)
+            }
+            Self::ProducerIds { next } => (0..i64::MAX / 2).contains(next),
+        }
+    }
 }
 
 impl From<&OffsetCommit> for OffsetEntry {
@@ -250,6 +274,39 @@ fn offset_entry(at: &TopicPartition, committed: &CommittedOffset) -> OffsetEntry
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_broker_writes_is_not_sound() {
+        let check =
+            |expected: bool, entry: Entry| assert_eq!(entry.is_sound(), expected, "{entry:?}");
+        let created = |topic: &str, partitions, configs: &[(&str, &str)]| Entry::TopicCreated {
+            topic: topic.to_owned(),
+            id: Uuid::from_u128(1),
+            partitions,
+            configs: configs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        };
+        check(true, created("lines", 3, &[("retention.ms", "-1"), ("of.a.later.version", "x")]));
+        check(false, created("lines", -1, &[]));
+        check(false, created("../lines", 1, &[]));
+        check(false, created("lines", 1, &[("segment.bytes", "")]));
+        check(true, Entry::TopicsCreated { count: 1 });
+        check(false, Entry::TopicsCreated { count: u64::MAX });
+        check(true, Entry::ProducerIds { next: 1000 });
+        check(false, Entry::ProducerIds { next: i64::MAX });
+        let (topic, partition) = (|| "lines".to_owned(), 0);
+        check(false, Entry::LogStart { topic: topic(), partition, offset: -1 });
+        check(false, Entry::LogStart { topic: topic(), partition, offset: i64::MAX });
+        let epoch = |epoch, start_offset| Entry::LeaderEpoch {
+            topic: topic(),
+            partition,
+            epoch,
+            start_offset,
+        };
+        check(true, epoch(1, 7));
+        check(false, epoch(i32::MAX, 7));
+        check(false, epoch(1, i64::MAX));
+        assert!(example().entries().iter().all(Entry::is_sound));
+    }
 
     fn example() -> Catalog {
         let mut catalog = Catalog::default();

@@ -116,12 +116,21 @@ pub(crate) fn check_topic(topic: &NewTopic) -> Result<(), BrokerError> {
     Ok(())
 }
 
+/// Whether settings that were stored have values that they can have. What this version does not know may be of a
+/// later one.
+pub(crate) fn are_sound(configs: &BTreeMap<String, String>) -> bool {
+    let is_sound = |value: &String, setting: &Setting| setting.kind.check(value).is_ok();
+    SETTINGS
+        .iter()
+        .all(|setting| configs.get(setting.name).is_none_or(|value| is_sound(value, setting)))
+}
+
 fn invalid(topic: &TopicName, setting: &str, why: String) -> BrokerError {
     BrokerError::InvalidTopic { topic: topic.clone(), setting: setting.to_owned(), why }
 }
 
 /// Kafka's rule for names of topics, which also makes them names of directories.
-fn check_name(name: &TopicName) -> Result<(), BrokerError> {
+pub(crate) fn check_name(name: &TopicName) -> Result<(), BrokerError> {
     const LENGTH_MAX: usize = 249;
     let text = name.as_str();
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -186,9 +195,14 @@ fn policies(value: &str) -> Result<(bool, bool), String> {
 }
 
 impl LogConfig {
-    /// Reads the settings in force; they were checked when the topic was created.
+    /// Reads the settings in force, over Kafka's defaults; they were checked when the topic was created, and again when
+    /// they were read.
     pub(crate) fn new(configs: &BTreeMap<String, String>) -> Self {
-        let text = |name: &str| configs.get(name).map_or("", String::as_str);
+        let default = |name: &str| {
+            let setting = SETTINGS.iter().find(|setting| setting.name == name);
+            setting.map_or("", |setting| setting.default)
+        };
+        let text = |name: &str| configs.get(name).map_or_else(|| default(name), String::as_str);
         let number = |name: &str| text(name).parse::<i64>().expect(CHECKED);
         let (compact, delete) = policies(text("cleanup.policy")).expect(CHECKED);
         Self {

@@ -187,7 +187,8 @@ fn end_transactions(
             partition = %log.topic_partition(), producer_id, ?kind, "an open transaction is ended"
         );
         let options = WriteOptions { fsync, disk_full_after: None };
-        let written = log.append_marker(kind, producer_id, epoch + 1, now_ms, options);
+        let written =
+            log.append_marker(kind, producer_id, epoch.saturating_add(1), now_ms, options);
         written.map_err(|error| OpenError::Transaction {
             topic_partition: log.topic_partition().clone(),
             source: Box::new(error),

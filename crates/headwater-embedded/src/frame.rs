@@ -8,6 +8,9 @@ use headwater_records::{Batch, BatchHeader, ControlKind};
 
 pub(crate) use headwater_records::HEADER_SIZE;
 
+/// No log gets this far: what says so is damaged. Behind it there is room for all that is added.
+pub(crate) const OFFSET_MAX: i64 = i64::MAX / 2;
+
 /// A batch in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
@@ -37,9 +40,11 @@ impl Frame {
     /// Reads the header of the batch that `bytes` begin with.
     pub(crate) fn read(bytes: &[u8]) -> io::Result<Self> {
         let (header, size) = BatchHeader::read_first(bytes).map_err(damaged)?;
-        if header.base_offset < 0 {
-            let offset = header.base_offset;
-            return Err(damaged(format!("a batch has the offset {offset}")));
+        let offsets = 0..=OFFSET_MAX;
+        for offset in [header.base_offset, header.last_offset] {
+            if !offsets.contains(&offset) {
+                return Err(damaged(format!("a batch has the offset {offset}")));
+            }
         }
         Ok(Self {
             base_offset: header.base_offset,

@@ -221,7 +221,7 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Catalog, OpenError> {
             Some(Entry::Cluster { format, .. }) if format > FORMAT => {
                 return Err(OpenError::NewerFormat { path: path.to_owned(), format });
             }
-            Some(entry) => catalog.apply(entry),
+            Some(entry) if entry.is_sound() => catalog.apply(entry),
             None if lines.peek().is_none() && number > 1 => {
                 tracing::warn!(
                     path = %path.display(),
@@ -229,7 +229,7 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Catalog, OpenError> {
                     "a torn end of the journal was cut off"
                 );
             }
-            None => {
+            Some(_) | None => {
                 return Err(OpenError::DamagedJournal { path: path.to_owned(), line: number });
             }
         }

@@ -5,7 +5,7 @@ use std::io;
 use bytes::Bytes;
 use headwater_records::ControlKind;
 
-use crate::frame::{Frame, FrameKind, marker};
+use crate::frame::{Frame, FrameKind, OFFSET_MAX, marker};
 use crate::storage::{SegmentBytes, WriteOptions};
 
 /// One entry of the index for so many bytes, as Kafka's `index.interval.bytes`.
@@ -50,7 +50,7 @@ pub(crate) fn file_name(base_offset: i64, cleaning: Cleaning) -> String {
 /// What the name of a segment's file says; `None` if it is none.
 pub(crate) fn parse_file_name(name: &str) -> Option<(i64, Cleaning)> {
     let (base_offset, kind) = name.strip_suffix(".log")?.split_at_checked(20)?;
-    let base_offset = base_offset.parse().ok()?;
+    let base_offset = base_offset.parse().ok().filter(|it| (0..=OFFSET_MAX).contains(it))?;
     let cleaning = match kind {
         "" => Cleaning::Dirty,
         ".clean" => Cleaning::Clean,

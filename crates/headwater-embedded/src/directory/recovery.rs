@@ -41,12 +41,18 @@ pub(super) fn recover(
     let mut found_until = 0;
     let mut end = start;
     let mut producers = Producers::default();
+    let mut before = PathBuf::new();
     for (number, found) in found.into_iter().enumerate() {
         if found.base_offset < found_until {
-            // A crash came between putting a merged segment there and removing its parts.
+            // A crash came between putting a merged segment there and removing its parts. What was not
+            // compacted is no merged one: it lies about where it ends.
+            if segments.back().is_some_and(|segment| segment.cleaning == Cleaning::Dirty) {
+                return Err(OpenError::DamagedSegment { path: before, position: 0 });
+            }
             delete_file(&**files, &found.path);
             continue;
         }
+        before.clone_from(&found.path);
         let segment = open_segment(files, found, number == last, now_ms, |frame, marker| {
             producers.appended(frame, marker);
             found_until = frame.last_offset + 1;
@@ -111,10 +117,11 @@ fn open_segment(
     let mode = if is_last { OpenMode::Write } else { OpenMode::Read };
     let file = files.open(&path, mode).map_err(failed)?;
     let length = file.length().map_err(failed)?;
-    let mut frames = Vec::new();
+    let mut frames: Vec<(Frame, Option<ControlKind>, u64)> = Vec::new();
     let mut position = 0;
     while position < length {
-        match read_frame(&*file, position, length, is_last) {
+        let due = frames.last().map_or(base_offset, |(last, ..)| last.last_offset + 1);
+        match read_frame(&*file, position, length, is_last).and_then(|it| in_order(it, due)) {
             Ok((frame, marker)) => {
                 frames.push((frame, marker, position));
                 position += frame.size as u64;
@@ -144,6 +151,19 @@ fn open_segment(
         each(frame, *marker);
     }
     Ok(segment)
+}
+
+/// A batch that has the offset that is due, or a later one: the checksum does not cover where it lies.
+fn in_order(
+    read: (Frame, Option<ControlKind>),
+    due: i64,
+) -> io::Result<(Frame, Option<ControlKind>)> {
+    let offset = read.0.base_offset;
+    if offset >= due {
+        return Ok(read);
+    }
+    let why = format!("a batch has the offset {offset} where {due} is due");
+    Err(io::Error::new(io::ErrorKind::InvalidData, why))
 }
 
 /// The header of the batch at `position`, and what it says if it is a transaction marker.

@@ -212,6 +212,28 @@ async fn damage_that_is_no_torn_end_is_told() {
     assert_eq!(*path, files[0].0);
 }
 
+/// The checksum of a batch does not cover where it lies.
+#[tokio::test(start_paused = true)]
+async fn a_wrong_offset_costs_no_other_segment() {
+    for offset in [3_i64, i64::MAX / 2, i64::MAX - 1, i64::MAX, -1] {
+        let directory = tempfile::tempdir().unwrap();
+        let broker = open(directory.path());
+        create(&broker, "lines", 1, &[]).await;
+        let at = TopicPartition::new("lines", 0);
+        write_values(&broker, &at, &["a", "b", "c", "d", "e"]).await;
+        drop(broker);
+        let before = files(directory.path());
+        assert!(before.len() > 1, "{before:?}");
+        let mut bytes = fs::read(&before[0].0).unwrap();
+        bytes[..8].copy_from_slice(&offset.to_be_bytes());
+        fs::write(&before[0].0, bytes).unwrap();
+        let error = Embedded::open(directory.path(), quiet()).unwrap_err();
+        let OpenError::DamagedSegment { path, .. } = &error else { panic!("{offset}: {error}") };
+        assert_eq!(*path, before[0].0, "{offset}");
+        assert_eq!(files(directory.path()), before, "{offset}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_torn_journal_loses_only_what_was_not_answered() {
     let directory = tempfile::tempdir().unwrap();

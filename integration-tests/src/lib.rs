@@ -9,6 +9,7 @@ mod expected;
 pub mod fleet;
 mod job;
 mod one_task;
+pub mod operators;
 mod text;
 mod trial;
 

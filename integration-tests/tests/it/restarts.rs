@@ -1,8 +1,6 @@
 //! Properties of every operator that keeps state: a restart changes nothing, wherever it comes, and
 //! neither do partitions. An operator is one line of [`OPERATORS`].
 
-mod operators;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,7 +11,7 @@ use headwater::store::{Direction, KeyRange, KeyValueBytes, MemoryBackend, StoreB
 use headwater_testing::{Restart, TestRecord, TopologyTestDriver};
 use proptest::prelude::*;
 
-use operators::{OPERATORS, Operator, Same, WAITING};
+use integration_tests::operators::{OPERATORS, Operator, Same, WAITING};
 
 /// What came out, and what is kept.
 #[derive(Debug, PartialEq)]

@@ -10,22 +10,25 @@ use headwater::{
 };
 
 /// Builds `in`, and `other` where it reads that too, to `out` over the store `kept`, all of text and numbers.
-#[derive(Clone, Copy)]
-pub(super) struct Operator {
-    pub(super) name: &'static str,
-    pub(super) build: fn(&StreamsBuilder),
-    pub(super) reads_other: bool,
+#[derive(Clone, Copy, Debug)]
+pub struct Operator {
+    /// What it is called here.
+    pub name: &'static str,
+    /// Builds it.
+    pub build: fn(&StreamsBuilder),
+    /// Whether it reads `other`.
+    pub reads_other: bool,
     /// What is the same with a cache: of tables that are made of each update of another table not everything is.
-    pub(super) with_cache: Same,
+    pub with_cache: Same,
     /// What is the same over several partitions: what happens by stream time is not.
-    pub(super) over_partitions: Same,
+    pub over_partitions: Same,
     /// Bytes in front of each stored value that say when it was written.
-    pub(super) numbered: usize,
+    pub numbered: usize,
 }
 
 /// What is the same of two runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Same {
+pub enum Same {
     /// The last result of each key, and what is kept.
     All,
     /// The last result of each key.
@@ -34,6 +37,7 @@ pub(super) enum Same {
     Kept,
     /// The last result of each key that both have.
     Results,
+    /// Nothing.
     Nothing,
 }
 
@@ -67,11 +71,12 @@ const fn of_updates(name: &'static str, build: fn(&StreamsBuilder)) -> Operator 
     Operator { with_cache: Same::Results, ..one(name, build) }
 }
 
-pub(super) const OPERATORS: &[Operator] = &[
+/// Operators whose results come with the records that they are of, or when the topology says so.
+pub const OPERATORS: &[Operator] = &[
     one("count", |builder| write(&numbers(builder).count(kept()))),
     one("reduce", |builder| write(&numbers(builder).reduce(|a, b| a.wrapping_sub(*b), kept()))),
     one("aggregate", |builder| {
-        write(&numbers(builder).aggregate(|| 7, |_, value, sum| (sum * 3 + value) % 997, kept()));
+        write(&numbers(builder).aggregate(|| 7, |_, value, sum| mix(sum, *value), kept()));
     }),
     one("to_table", |builder| write(&stream(builder).to_table(kept()))),
     one("table", |builder| write(&builder.table("in", Consumed::with(Utf8, Long), kept()))),
@@ -79,8 +84,8 @@ pub(super) const OPERATORS: &[Operator] = &[
         let other = builder.stream("other", Consumed::with(Utf8, Long));
         let other = other.group_by_key(Grouped::with(Utf8, Long));
         let table = numbers(builder)
-            .cogroup(|_, value, sum: i64| (sum * 3 + value) % 997)
-            .cogroup(&other, |_, value, sum| sum - value)
+            .cogroup(|_, value, sum: i64| mix(sum, *value))
+            .cogroup(&other, |_, value, sum| sum.wrapping_sub(*value))
             .aggregate(|| 1, kept());
         write(&table);
     }),
@@ -105,11 +110,11 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
     one("map_values of a table", |builder| {
         let table = table(builder, "in", "table");
-        write(&table.map_values_materialized(|_, value| value * 3 + 1, kept()));
+        write(&table.map_values_materialized(|_, value| mix(*value, 1), kept()));
     }),
     one("map_values of a filter of a table", |builder| {
         let filtered = table(builder, "in", "table").filter(|_, value| value % 3 != 0);
-        write(&filtered.map_values_materialized(|_, value| value * 3 + 1, kept()));
+        write(&filtered.map_values_materialized(|_, value| mix(*value, 1), kept()));
     }),
     with_times(one("filter of a versioned table", |builder| {
         let history = Duration::from_mins(1);
@@ -148,14 +153,18 @@ pub(super) const OPERATORS: &[Operator] = &[
     of_updates("grouped table: aggregate", |builder| {
         let sums = by_letter(builder).aggregate(
             || 5,
-            |_, value, sum| sum + value,
-            |_, value, sum| sum - value,
+            |_, value, sum| sum.wrapping_add(*value),
+            |_, value, sum| sum.wrapping_sub(*value),
             kept(),
         );
         write(&sums);
     }),
     of_updates("grouped table: reduce", |builder| {
-        write(&by_letter(builder).reduce(|a, b| a + b, |a, b| a - b, kept()));
+        write(&by_letter(builder).reduce(
+            |a, b| a.wrapping_add(*b),
+            |a, b| a.wrapping_sub(*b),
+            kept(),
+        ));
     }),
     of_updates("grouped table: count", |builder| write(&by_letter(builder).count(kept()))),
     with_times(one("versioned table", |builder| {
@@ -166,20 +175,20 @@ pub(super) const OPERATORS: &[Operator] = &[
     })),
     of_tables("join of tables", |builder| {
         let (left, right) = (table(builder, "in", "left"), table(builder, "other", "right"));
-        write(&left.join_materialized(&right, |l, r| l * 100 + r, kept()));
+        write(&left.join_materialized(&right, |l, r| pair(*l, *r), kept()));
     }),
     of_tables("left join of tables", |builder| {
         let (left, right) = (table(builder, "in", "left"), table(builder, "other", "right"));
         write(&left.left_join_materialized(
             &right,
-            |l, r| l * 100 + r.copied().unwrap_or(50),
+            |l, r| pair(*l, r.copied().unwrap_or(50)),
             kept(),
         ));
     }),
     of_tables("outer join of tables", |builder| {
         let (left, right) = (table(builder, "in", "left"), table(builder, "other", "right"));
         let joiner = |l: Option<&i64>, r: Option<&i64>| {
-            l.copied().unwrap_or(50) * 100 + r.copied().unwrap_or(50)
+            pair(l.copied().unwrap_or(50), r.copied().unwrap_or(50))
         };
         write(&left.outer_join_materialized(&right, joiner, kept()));
     }),
@@ -188,7 +197,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         write(&left.join_on_foreign_key_materialized(
             &right,
             |_, value| letter(*value),
-            |l, r| l * 100 + r,
+            |l, r| pair(*l, *r),
             TableJoined::new(),
             kept(),
         ));
@@ -198,7 +207,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         write(&left.left_join_on_foreign_key_materialized(
             &right,
             |_, value| letter(*value),
-            |l, r| l * 100 + r.copied().unwrap_or(50),
+            |l, r| pair(*l, r.copied().unwrap_or(50)),
             TableJoined::new(),
             kept(),
         ));
@@ -213,7 +222,7 @@ pub(super) const OPERATORS: &[Operator] = &[
             let prices = builder.table("other", consumed, Materialized::from_supplier(prices));
             let grace = Joined::new().with_grace_period(ms(7)).with_value_serde(Long);
             stream(builder)
-                .join_table(&prices, |l, r| l * 100 + r, grace)
+                .join_table(&prices, |l, r| pair(*l, *r), grace)
                 .to("out", Produced::with(Utf8, Long));
         })
     },
@@ -223,17 +232,13 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("hopping windows", |builder| {
         let hopping = tumbling().advance_by(ms(4));
         write_windows(
-            &numbers(builder).windowed_by(hopping).reduce(|a, b| (a * 3 + b) % 997, kept_long()),
+            &numbers(builder).windowed_by(hopping).reduce(|a, b| mix(*a, *b), kept_long()),
         );
     }),
     one("sliding windows", |builder| {
         let sliding = SlidingWindows::of_time_difference_and_grace(ms(10), ms(20));
         let windowed = numbers(builder).windowed_by(sliding);
-        write_windows(&windowed.aggregate(
-            || 1,
-            |_, value, sum| (sum * 3 + value) % 997,
-            kept_long(),
-        ));
+        write_windows(&windowed.aggregate(|| 1, |_, value, sum| mix(sum, *value), kept_long()));
     }),
     one("unlimited windows", |builder| {
         write_windows(&numbers(builder).windowed_by(UnlimitedWindows::of()).count(kept()));
@@ -241,17 +246,16 @@ pub(super) const OPERATORS: &[Operator] = &[
     one("sessions", |builder| {
         let sessions = SessionWindows::of_inactivity_gap_and_grace(ms(8), ms(20));
         let windowed = numbers(builder).windowed_by(sessions);
-        let merge = |_: &String, a: i64, b: i64| (a * 5 + b) % 997;
-        let sums =
-            windowed.aggregate(|| 1, |_, value, sum| (sum * 3 + value) % 997, merge, kept_long());
+        let merge = |_: &String, a: i64, b: i64| mix(mix(a, 1), b);
+        let sums = windowed.aggregate(|| 1, |_, value, sum| mix(sum, *value), merge, kept_long());
         write_windows(&sums);
     }),
     two("windowed cogroup", |builder| {
         let other = builder.stream("other", Consumed::with(Utf8, Long));
         let other = other.group_by_key(Grouped::with(Utf8, Long));
         let cogrouped = numbers(builder)
-            .cogroup(|_, value, sum: i64| (sum * 3 + value) % 997)
-            .cogroup(&other, |_, value, sum| sum - value);
+            .cogroup(|_, value, sum: i64| mix(sum, *value))
+            .cogroup(&other, |_, value, sum| sum.wrapping_sub(*value));
         write_windows(&cogrouped.windowed_by(tumbling()).aggregate(|| 1, kept_long()));
     }),
     timed(one("windows that are emitted when they close", |builder| {
@@ -369,26 +373,26 @@ pub(super) const OPERATORS: &[Operator] = &[
     }),
     one("join of streams", |builder| {
         let [even, odd] = even_and_odd(builder);
-        keep_last(&even.join(&odd, |a, b| a * 100 + b, close(), StreamJoined::new()));
+        keep_last(&even.join(&odd, |a, b| pair(*a, *b), close(), StreamJoined::new()));
     }),
     one("join of a stream with itself", |builder| {
         let stream = stream(builder);
-        keep_last(&stream.join(&stream, |a, b| a * 100 + b, close(), StreamJoined::new()));
+        keep_last(&stream.join(&stream, |a, b| pair(*a, *b), close(), StreamJoined::new()));
     }),
 ];
 
 /// Joins in which records wait for partners until stream time has passed. When their results come, and so in which
 /// order, depends on when the join last looked; which they are does not.
-pub(super) const WAITING: &[Operator] = &[
+pub const WAITING: &[Operator] = &[
     one("left join of streams", |builder| {
         let [even, odd] = even_and_odd(builder);
-        let joiner = |a: &i64, b: Option<&i64>| a * 100 + b.copied().unwrap_or(50);
+        let joiner = |a: &i64, b: Option<&i64>| pair(*a, b.copied().unwrap_or(50));
         keep_last(&even.left_join(&odd, joiner, close(), StreamJoined::new()));
     }),
     one("outer join of streams", |builder| {
         let [even, odd] = even_and_odd(builder);
         let joiner = |a: Option<&i64>, b: Option<&i64>| {
-            a.copied().unwrap_or(50) * 100 + b.copied().unwrap_or(50)
+            pair(a.copied().unwrap_or(50), b.copied().unwrap_or(50))
         };
         keep_last(&even.outer_join(&odd, joiner, close(), StreamJoined::new()));
     }),
@@ -440,6 +444,16 @@ fn table(builder: &StreamsBuilder, topic: &str, store: &str) -> KTable<String, i
 /// The key that a value stands for.
 fn letter(value: i64) -> String {
     char::from(b"abcde"[usize::try_from(value.rem_euclid(5)).expect("less than 5")]).to_string()
+}
+
+/// Sums what is mixed: no value, however large, ends it.
+fn mix(sum: i64, value: i64) -> i64 {
+    sum.wrapping_mul(3).wrapping_add(value) % 997
+}
+
+/// Two values as one.
+fn pair(left: i64, right: i64) -> i64 {
+    left.wrapping_mul(100).wrapping_add(right)
 }
 
 fn by_letter(builder: &StreamsBuilder) -> KGroupedTable<String, i64> {
@@ -517,7 +531,7 @@ impl Keeping for OverKeyValue {
         arrival: Arrival<'_>,
     ) -> Result<i64, ContextError> {
         let Arrival { key, value, .. } = arrival;
-        let sum = (self.0.get(context, key)?.unwrap_or(0) * 3 + value) % 997;
+        let sum = mix(self.0.get(context, key)?.unwrap_or(0), value);
         if value % 4 == 0 {
             self.0.delete(context, key)?;
         } else {
@@ -537,7 +551,7 @@ impl Keeping for OverTimestamped {
     ) -> Result<i64, ContextError> {
         let Arrival { key, value, timestamp } = arrival;
         let old = self.0.get(context, key)?;
-        let sum = (old.map_or(0, |old| old.value * 3 + old.timestamp) + value) % 997;
+        let sum = mix(old.map_or(0, |old| mix(old.value, old.timestamp)), value);
         self.0.put(context, key, &sum, timestamp)?;
         Ok(sum)
     }
@@ -556,13 +570,13 @@ impl Keeping for OverHeaders {
         let mut headers = Headers::new();
         let mut sum = value;
         if let Some(old) = old {
-            sum = (sum + old.value * 3 + old.timestamp) % 997;
+            sum = mix(mix(sum, old.value), old.timestamp);
             headers = old.headers;
         }
         let number = i64::try_from(headers.iter().count()).expect("few headers");
         headers.add("seen", Some(&value.to_be_bytes()));
         self.0.put(context, key, &sum, timestamp, &headers)?;
-        Ok((sum + number) % 997)
+        Ok(mix(sum, number))
     }
 }
 
@@ -576,7 +590,7 @@ impl Keeping for OverVersioned {
     ) -> Result<i64, ContextError> {
         let Arrival { key, value, timestamp } = arrival;
         let earlier = self.0.get_as_of(context, key, timestamp - 10)?;
-        let sum = (earlier.map_or(0, |earlier| earlier.value * 3) + value) % 997;
+        let sum = mix(earlier.map_or(0, |earlier| earlier.value), value);
         self.0.put(context, key, Some(&sum).filter(|_| value % 4 != 0), timestamp)?;
         Ok(sum)
     }
@@ -594,7 +608,7 @@ impl Keeping for OverWindows {
         let mut sum = value;
         let mut found = self.0.fetch(context, key, timestamp - 20, timestamp)?;
         while let Some((start, value)) = found.next(context)? {
-            sum = (sum * 3 + value + start) % 997;
+            sum = mix(mix(sum, value), start);
         }
         self.0.put(context, key, &sum, timestamp / 10 * 10)?;
         Ok(sum)
@@ -613,7 +627,7 @@ impl Keeping for OverTimestampedWindows {
         let mut sum = value;
         let mut found = self.0.backward_fetch_all(context, timestamp - 20, timestamp);
         while let Some((windowed, found)) = found.next(context)? {
-            sum = (sum * 3 + found.value + found.timestamp + windowed.window.end) % 997;
+            sum = mix(mix(mix(sum, found.value), found.timestamp), windowed.window.end);
         }
         self.0.put(context, key, &sum, (timestamp, timestamp / 10 * 10))?;
         Ok(sum)
@@ -635,7 +649,7 @@ impl Keeping for OverSessions {
         let mut found = self.0.find_sessions(context, key, timestamp - 8, timestamp + 8)?;
         while let Some((windowed, value)) = found.next(context)? {
             session.start = session.start.min(windowed.window.start);
-            sum = (sum * 3 + value) % 997;
+            sum = mix(sum, value);
             merged.push(windowed.window);
         }
         for old in merged {
@@ -713,8 +727,8 @@ impl ValueTransformerWithKey<String, i64, i64> for Counting {
         key: &String,
         value: Option<&i64>,
     ) -> Result<Option<i64>, UserError> {
-        let count = self.seen.get(context, key)?.unwrap_or(0) + 1;
+        let count = self.seen.get(context, key)?.unwrap_or(0).wrapping_add(1);
         self.seen.put(context, key, &count)?;
-        Ok(value.map(|value| value * 100 + count))
+        Ok(value.map(|value| pair(*value, count)))
     }
 }

@@ -4,6 +4,7 @@
 mod audit;
 mod child;
 pub mod conformance;
+pub mod damaged;
 mod disk;
 mod expected;
 pub mod fleet;

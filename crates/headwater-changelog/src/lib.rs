@@ -14,6 +14,9 @@ mod blocking;
 mod committed;
 mod error;
 mod follow;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod lag;
 mod read;
 mod restore;

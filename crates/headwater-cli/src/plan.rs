@@ -73,12 +73,35 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 fn answer(arguments: &Arguments, out: &mut Vec<u8>) -> Result<(), PlanError> {
     let mut text = String::new();
     io::stdin().lock().read_to_string(&mut text).map_err(|source| PlanError::Read { source })?;
-    let json = json::read(&text).map_err(|source| PlanError::Syntax { source })?;
+    answer_to(&text, arguments, out)
+}
+
+fn answer_to(text: &str, arguments: &Arguments, out: &mut Vec<u8>) -> Result<(), PlanError> {
+    let json = json::read(text).map_err(|source| PlanError::Syntax { source })?;
     let input = Input::read(&json, arguments.strict)?;
     for strategy in &input.strategies {
         plan(&input, *strategy, arguments, out)?;
     }
     Ok(())
+}
+
+/// Plans for machines and for people, and supposes a change; for the fuzz target.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn try_all(text: &str) {
+    let changes = ["add=1", "standbys=1", "remove=A", "zone-loss=a"];
+    for (explain, what_if) in [(false, &[][..]), (true, &changes[..1]), (true, &changes)] {
+        let arguments = Arguments {
+            pretty: false,
+            strict: explain,
+            explain,
+            what_if: what_if.iter().map(|it| it.parse().expect("it is a change")).collect(),
+            bytes_per_record: Rates::default().bytes_per_record,
+            records_per_second: Rates::default().records_per_second,
+        };
+        if let Err(error) = answer_to(text, &arguments, &mut Vec::new()) {
+            print(&write::failure(&error), arguments.pretty, &mut Vec::new());
+        }
+    }
 }
 
 fn plan(

@@ -89,6 +89,9 @@ mod error;
 mod faults;
 mod files;
 mod frame;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
 mod journal;
 mod log;

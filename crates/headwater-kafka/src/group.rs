@@ -10,5 +10,7 @@ mod describe;
 mod machine;
 mod membership;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use consumer::{facts_of, read_assignment};
 pub(crate) use describe::describe_group;
 pub(crate) use membership::KafkaMembership;

@@ -37,6 +37,9 @@ mod cluster;
 mod codes;
 mod connection;
 mod frame;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
 mod handshake;
 mod kafka;

@@ -57,6 +57,7 @@ mod builder;
 mod compression;
 mod control;
 mod error;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod header;

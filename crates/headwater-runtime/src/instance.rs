@@ -85,6 +85,8 @@ use shared::Shared;
 use uncaught::Hooks;
 
 pub(crate) use opener::local_stores;
+#[cfg(feature = "fuzzing")]
+pub(crate) use plan::lead;
 
 pub use close::{CloseOptions, GroupMembership};
 pub use connect::Connector;

@@ -8,6 +8,9 @@
 mod acls;
 mod config;
 mod facts;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod global;
 mod group_view;
 pub mod hosting;

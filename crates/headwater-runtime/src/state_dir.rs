@@ -275,12 +275,22 @@ fn read_process_file(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(StateDirError::from_io("read", &path, source)),
     };
+    process_id_in(&text, directory, application_id).map(Some)
+}
+
+/// The process id that the text of a [`PROCESS_FILE`] holds.
+pub(crate) fn process_id_in(
+    text: &str,
+    directory: &Path,
+    application_id: &str,
+) -> Result<Uuid, StateDirError> {
+    let path = directory.join(PROCESS_FILE);
     let unreadable = |source| StateDirError::Unreadable { path: path.clone(), source };
-    let Format { format } = serde_json::from_str(&text).map_err(unreadable)?;
+    let Format { format } = serde_json::from_str(text).map_err(unreadable)?;
     if format != FORMAT {
         return Err(StateDirError::UnknownFormat { directory: directory.to_owned(), format });
     }
-    let file: ProcessFile = serde_json::from_str(&text).map_err(unreadable)?;
+    let file: ProcessFile = serde_json::from_str(text).map_err(unreadable)?;
     if file.application_id != application_id {
         return Err(StateDirError::OtherApplication {
             directory: directory.to_owned(),
@@ -288,7 +298,7 @@ fn read_process_file(
             expected: application_id.to_owned(),
         });
     }
-    Ok(Some(file.process_id))
+    Ok(file.process_id)
 }
 
 fn write_process_file(

@@ -87,6 +87,9 @@ mod buffered;
 pub mod contract;
 mod error;
 mod foreign_key;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod headers;
 mod latest;
 mod layout;

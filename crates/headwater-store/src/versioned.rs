@@ -19,6 +19,9 @@ mod tests;
 
 use row::{Row, RowVersion};
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use row::check_row;
+
 /// How a versioned store keeps its history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

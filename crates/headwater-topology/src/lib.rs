@@ -109,6 +109,9 @@ mod builder;
 mod describe;
 mod diff;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod ids;
 mod internal_topics;
 mod java_order;

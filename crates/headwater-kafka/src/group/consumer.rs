@@ -30,7 +30,7 @@ pub(super) fn subscription(topics: &[TopicName], facts: &[u8]) -> Bytes {
 ///
 /// # Errors
 /// What is wrong with the bytes.
-pub(super) fn facts_of(subscription: Bytes) -> Result<Bytes, &'static str> {
+pub(crate) fn facts_of(subscription: Bytes) -> Result<Bytes, &'static str> {
     let mut bytes = subscription;
     take_version(&mut bytes)?;
     for _ in 0..take_count(&mut bytes)? {
@@ -63,7 +63,7 @@ pub(super) fn assignment(partitions: &[TopicPartition], decision: &[u8]) -> Byte
 ///
 /// # Errors
 /// What is wrong with the bytes.
-pub(super) fn read_assignment(
+pub(crate) fn read_assignment(
     assignment: Bytes,
 ) -> Result<(Vec<TopicPartition>, Bytes), &'static str> {
     let mut bytes = assignment;

@@ -144,6 +144,25 @@ fn scram(mechanism: &'static str, credentials: &Credentials) -> Result<Box<Sessi
     Ok(Box::new(session.map_err(|error| error.to_string())?))
 }
 
+/// Follows the answers of a broker, one a line, with `%` for the nonce that was sent; for the fuzz target.
+///
+/// # Panics
+/// If it is believed without proof.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn hear_scram(answers: &[u8]) {
+    let credentials = Credentials { user: "user".to_owned(), password: "secret".into() };
+    let session = scram("SCRAM-SHA-256", &credentials).expect("name and password can be said");
+    let mut conversation = Conversation::Scram(Some(session));
+    let first = conversation.next(None).expect("it begins").expect("with a message");
+    let nonce = first.split(|byte| *byte == b',').find_map(|it| it.strip_prefix(b"r="));
+    let nonce = nonce.expect("it holds a nonce");
+    for answer in answers.split(|byte| *byte == b'\n') {
+        let parts: Vec<&[u8]> = answer.split(|byte| *byte == b'%').collect();
+        let Ok(next) = conversation.next(Some(&parts.join(nonce))) else { return };
+        assert!(next.is_some(), "a broker without the password was believed");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::check_scram;

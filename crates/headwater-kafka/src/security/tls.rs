@@ -46,6 +46,17 @@ impl std::fmt::Debug for Material {
     }
 }
 
+/// Whether connections could be made with these; for the fuzz target.
+///
+/// # Errors
+/// What is wrong with them.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn use_certificates(trust: Trust, identity: Identity) -> Result<(), String> {
+    let (check_name, versions) = (true, vec![TlsVersion::V1_3]);
+    let tls = Tls { trust, identity: Some(identity), check_name, versions };
+    TlsContext::new(tls).config().map(drop)
+}
+
 impl TlsContext {
     pub(crate) fn new(tls: Tls) -> Self {
         Self { tls, read: Mutex::new(None) }

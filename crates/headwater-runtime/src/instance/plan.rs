@@ -1,5 +1,7 @@
 //! The leader's work: from the facts of the members to what each is told. Pure.
 
+#[cfg(feature = "fuzzing")]
+mod fuzzing;
 #[cfg(test)]
 #[expect(clippy::needless_raw_string_hashes, reason = "expect-test writes its texts so")]
 mod tests;
@@ -19,6 +21,9 @@ use super::ends::Racks;
 use crate::config::StreamsConfig;
 use crate::facts::{HostShare, MemberFacts, MemberPlan, StandingShare, TaskNote};
 use crate::topics_check::SourceTopics;
+
+#[cfg(feature = "fuzzing")]
+pub(crate) use fuzzing::lead;
 
 /// The changelog topics of each task; source topics that double as changelogs among them.
 pub(super) type Changelogs = BTreeMap<TaskId, Vec<TopicName>>;

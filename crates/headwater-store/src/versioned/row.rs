@@ -221,6 +221,25 @@ impl Row {
     }
 }
 
+/// Reads bytes as a row, looks at its versions and cuts it at each of them; for the fuzz target.
+///
+/// # Panics
+/// If what is left is no row.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn check_row(stored: &[u8]) {
+    let mut row = Row::default();
+    if row.load(stored).is_err() {
+        return;
+    }
+    let times: Vec<i64> = row.versions().map(|version| version.valid_from).collect();
+    for time in times {
+        std::hint::black_box(row.find(time));
+        let mut cut = row.clone();
+        cut.cut(time);
+        assert!(cut.check().is_ok(), "cut at {time}");
+    }
+}
+
 fn size_of(value: Option<&[u8]>) -> i32 {
     value.map_or(DELETED, |value| {
         i32::try_from(value.len()).expect("a value came in a record, which is smaller than 2 GiB")

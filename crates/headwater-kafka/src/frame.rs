@@ -158,8 +158,9 @@ enum Integers {
 /// Bytes to decode from that refuse lengths beyond their end.
 ///
 /// In the flexible encodings (KIP-482) every variable-length integer is a length, a count or a
-/// tag, and all of these are below the number of bytes that follow, so each of them is looked at
-/// as a whole before its first byte is given out.
+/// tag. Lengths and counts are below the number of bytes that follow, so each of them is looked at
+/// as a whole before its first byte is given out. Not so those of one byte: a tag may be larger than
+/// what little follows it, and a lie that small costs little.
 struct Guarded {
     bytes: Bytes,
     integers: Integers,
@@ -186,7 +187,7 @@ impl Guarded {
         let available = self.bytes.len() - size;
         // Compact lengths are one more than what they count.
         let requested = usize::try_from(value.saturating_sub(1)).unwrap_or(usize::MAX);
-        if requested > available {
+        if requested > available && size > 1 {
             return Err(TryGetError { requested, available });
         }
         self.of_checked = size;

@@ -415,7 +415,9 @@ impl VersionedLayout {
             let mut from = 0_i64;
             while let Some(segment) = first_segment(store, from)? {
                 segments.insert(segment);
-                from = segment + 1;
+                // No time has the last number there is; damage may.
+                let Some(next) = segment.checked_add(1) else { break };
+                from = next;
             }
             self.known = Some(Known { stream_time, segments });
         }

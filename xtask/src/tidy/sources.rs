@@ -10,6 +10,9 @@ const PROMISES: &[&str] = &["TODO", "FIXME", "XXX", "HACK"];
 
 pub(super) fn check(text: &Text, problems: &mut Vec<String>) {
     check_places(text, problems);
+    if text.path.split('/').any(|part| part == "target") {
+        problems.push(format!("{}: what a build makes is not kept", text.path));
+    }
     if !text.has_extension("rs") {
         return;
     }
@@ -106,6 +109,11 @@ mod tests {
             "crates/a/src/x/mod.rs",
             "//! X.\n",
             &["crates/a/src/x/mod.rs: write `name.rs` beside `name/` instead of mod.rs"],
+        );
+        check_source(
+            "crates/a/target/criterion/new/sample.json",
+            "{}\n",
+            &["crates/a/target/criterion/new/sample.json: what a build makes is not kept"],
         );
         check_source(
             "crates/a/src/x.rs",

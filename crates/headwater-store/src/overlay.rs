@@ -94,6 +94,8 @@ pub struct Overlay<C = ()> {
     sealed: bool,
     old_values: OldValues,
     cache: Option<RecordCache<C>>,
+    /// Reads that the record cache has answered.
+    cache_hits: u64,
     /// The entry read last: most writes follow a read of their key.
     last_read: Option<Slot>,
     /// In a store with segments: those before this one are gone, and what is written to them is not kept.
@@ -159,6 +161,7 @@ impl<C: CacheContext> Overlay<C> {
             sealed: false,
             old_values,
             cache,
+            cache_hits: 0,
             last_read: None,
             lowest_segment: 0,
             told_segment: 0,
@@ -303,6 +306,11 @@ impl<C: CacheContext> Overlay<C> {
         self.cache.as_ref().is_some_and(|cache| {
             self.table.find(self.table.hash(key), key).is_some_and(|slot| cache.contains(slot))
         })
+    }
+
+    /// How many reads by [`get`](Self::get) the record cache has answered since this was last asked.
+    pub fn take_cache_hits(&mut self) -> u64 {
+        std::mem::take(&mut self.cache_hits)
     }
 
     /// Size of the record cache as Kafka Streams counts it, clean entries included. A stream
@@ -546,6 +554,7 @@ impl<C: CacheContext> Overlay<C> {
         let entry = self.table.get(slot);
         let was_outside = !cache.contains(slot);
         cache.read(slot, entry);
+        self.cache_hits += u64::from(!was_outside);
         if was_outside && entry.state.status == Status::Clean {
             self.clean.remove(slot);
             self.clean_bytes -= entry.len() + ENTRY_OVERHEAD_BYTES;

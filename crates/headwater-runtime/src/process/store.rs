@@ -144,7 +144,8 @@ impl TaskStore {
     /// What was done with the store since this was last asked.
     pub(crate) fn take_counts(&mut self) -> StoreCounts {
         let ranges = self.ranges.take();
-        let counts = std::mem::take(&mut self.counts);
+        let hits = self.overlay.take_cache_hits();
+        let counts = StoreCounts { hits, ..std::mem::take(&mut self.counts) };
         match self.keeper {
             Keeper::Segmented(_) => StoreCounts { fetches: counts.fetches + ranges, ..counts },
             _ => StoreCounts { ranges: counts.ranges + ranges, ..counts },

@@ -36,7 +36,6 @@ impl Cx<'_> {
         value.clear();
         let store = &mut self.task.stores[slot.index()];
         let before = store.overlay.cache_bytes();
-        store.counts.hits += u64::from(store.overlay.is_cached(key));
         let found =
             store.overlay.get(key).map(|found| found.map(|bytes| value.extend_from_slice(bytes)));
         let after = store.overlay.cache_bytes();

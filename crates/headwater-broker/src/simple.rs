@@ -233,9 +233,10 @@ pub async fn for_each_record(
             if data.batches.is_empty() && data.high_watermark >= end {
                 break;
             }
-            offset = read_batches(&topic_partition, data.batches, offset, visit).map_err(|source| {
-                BrokerError::CorruptBatch { topic_partition: topic_partition.clone(), source }
-            })?;
+            offset =
+                read_batches(&topic_partition, data.batches, offset, visit).map_err(|source| {
+                    BrokerError::CorruptBatch { topic_partition: topic_partition.clone(), source }
+                })?;
         }
     }
     Ok(())

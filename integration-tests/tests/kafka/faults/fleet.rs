@@ -20,14 +20,15 @@ fn longest(silences: &std::collections::BTreeMap<String, i64>) -> i64 {
     silences.values().copied().max().unwrap_or(0)
 }
 
-/// When the last warm-up followed its changelog, and when plans were made.
-fn warm_and_planned(told: &Told, from: i64) -> String {
-    let since = || told.events.iter().filter(|event| event.at_ms >= from);
-    let follows = |what: &What| matches!(what, What::Stage { role, to, .. } if role == "WarmUp" && to == "following");
-    let warm = since().filter(|event| follows(&event.what)).map(|event| event.at_ms - from).max();
-    let plans: Vec<i64> =
-        since().filter(|event| event.what == What::Plans).map(|event| event.at_ms - from).collect();
-    format!("its last copy follows after {warm:?} ms, plans are made after {plans:?} ms")
+/// Lets records flow, and answers the longest silence of a partition from when they come out of all,
+/// while nothing happens.
+async fn control(fleet: &mut Fleet, length: Duration) -> i64 {
+    let began = now_ms();
+    fleet.flow();
+    let all = fleet.all_tasks();
+    fleet.out_again(&all, began).await;
+    let window = fleet.window(length).await;
+    longest(&fleet.silences(&all, window))
 }
 
 /// 12 tasks on A, B and C with a standby each; D joins, leaves, joins again, and is killed.
@@ -45,10 +46,9 @@ async fn tasks_move_to_d_and_back_without_a_pause() {
     fleet.settled(&[4, 4, 4], &[4, 4, 4]).await;
     fleet.all_counted().await;
     fleet.settled(&[4, 4, 4], &[4, 4, 4]).await;
-    fleet.flow();
-    let control = fleet.window(tier.pick(Duration::from_secs(4), Duration::from_secs(20))).await;
     let all = fleet.all_tasks();
-    let control = longest(&fleet.silences(&all, control));
+    let length = tier.pick(Duration::from_secs(4), Duration::from_secs(20));
+    let control = control(&mut fleet, length).await;
     figure(&format!("longest silence of a partition while nothing happens: {control} ms"));
 
     // D joins.
@@ -60,7 +60,6 @@ async fn tasks_move_to_d_and_back_without_a_pause() {
     let rounds = fleet.generation() - before;
     figure(&format!("D has its 3 tasks after {} ms and {rounds} rebalances", settled - from));
     let told = fleet.told();
-    figure(&warm_and_planned(&told, from));
     assert_eq!(told.interrupted_since(from), moved, "nobody else is disturbed");
     let restored: u64 = told.restored_since(from).values().sum();
     assert!(restored <= 3 * fleet.options.acceptable_lag, "it was warm: {restored} records read");
@@ -124,9 +123,7 @@ async fn failover(standbys: u32, exactly_once: bool) -> (i64, i64) {
     let follows = usize::try_from(2 * standbys).unwrap();
     fleet.settled(&[2, 2], &[follows, follows]).await;
     fleet.all_counted().await;
-    fleet.flow();
-    let control = fleet.window(Duration::from_secs(5)).await;
-    let control = longest(&fleet.silences(&fleet.all_tasks(), control));
+    let control = control(&mut fleet, Duration::from_secs(5)).await;
     fleet.settled(&[2, 2], &[follows, follows]).await;
     let moved = fleet.runs("b");
     let killed = fleet.kill("b");
@@ -202,10 +199,8 @@ async fn rolling_restart(is_static: bool) {
     }
     fleet.settled(&[2, 2, 2], &[0, 0, 0]).await;
     fleet.all_counted().await;
-    fleet.flow();
-    let control = fleet.window(Duration::from_secs(3)).await;
     let all = fleet.all_tasks();
-    let control = longest(&fleet.silences(&all, control));
+    let control = control(&mut fleet, Duration::from_secs(3)).await;
     let generation = fleet.generation();
     for name in ["a", "b", "c"] {
         let had = fleet.runs(name);
@@ -260,10 +255,8 @@ async fn new_instances_get_their_share_when_they_are_warm() {
     fleet.start("a");
     fleet.settled(&[6], &[0]).await;
     fleet.all_counted().await;
-    fleet.flow();
-    let control = fleet.window(Duration::from_secs(3)).await;
     let all = fleet.all_tasks();
-    let control = longest(&fleet.silences(&all, control));
+    let control = control(&mut fleet, Duration::from_secs(3)).await;
     for (name, runs) in [("b", vec![3, 3]), ("c", vec![2, 2, 2])] {
         let generation = fleet.generation();
         let from = fleet.start(name);

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use headwater::prelude::*;
 use headwater::store::{
-    Capabilities, KeyValueBytes, MemoryBackend, MetaUpdate, OpenOptions, SortedBatch, SpaceId,
-    StorageReader, StoreBackend, StoreError, TaskStorage, WriteBatch,
+    Capabilities, MemoryBackend, OpenOptions, SortedBatch, StorageWatch, StoreBackend, StoreError,
+    TaskStorage, WatchedStorage, WriteBatch,
 };
 use headwater_testing::{Restart, TestRecord, TopologyTestDriver};
 
@@ -41,7 +41,7 @@ pub fn operate(data: &[u8]) {
         .statestore_cache_max_bytes(u64::from(cache) * 64)
         .window_emit_interval_ms(0)
         .outer_join_emit_interval_ms(0);
-    let damage = Arc::new(Mutex::new(VecDeque::new()));
+    let damage = Arc::new(ToDamage::default());
     let backend = Damaging { inner: MemoryBackend::durable(), damage: Arc::clone(&damage) };
     let driver = TopologyTestDriver::builder(builder.build().expect("the topology is right"))
         .config(config)
@@ -75,7 +75,7 @@ fn chain(error: &dyn Error) -> String {
 
 struct Run {
     driver: TopologyTestDriver,
-    damage: Arc<Mutex<VecDeque<Damage>>>,
+    damage: Arc<ToDamage>,
     reads_other: bool,
     now: i64,
 }
@@ -104,7 +104,7 @@ impl Run {
             6 => {
                 let Some(&[kind, place, byte]) = steps.split_off(..3) else { return Ok(false) };
                 let damage = Damage { kind, place: place.into(), byte };
-                self.damage.lock().expect(ONE_THREAD).push_back(damage);
+                self.damage.0.lock().expect(ONE_THREAD).push_back(damage);
             }
             _ => return self.pipe_internal(steps),
         }
@@ -167,7 +167,7 @@ fn flip(bytes: &mut [u8], place: usize, byte: u8) {
 #[derive(Debug)]
 struct Damaging {
     inner: MemoryBackend,
-    damage: Arc<Mutex<VecDeque<Damage>>>,
+    damage: Arc<ToDamage>,
 }
 
 impl StoreBackend for Damaging {
@@ -181,38 +181,19 @@ impl StoreBackend for Damaging {
 
     fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn TaskStorage>, StoreError> {
         let inner = self.inner.open(dir, options)?;
-        Ok(Box::new(DamagingStorage { inner, damage: Arc::clone(&self.damage) }))
+        Ok(Box::new(WatchedStorage::new(inner, Arc::clone(&self.damage))))
     }
 }
 
-#[derive(Debug)]
-struct DamagingStorage {
-    inner: Box<dyn TaskStorage>,
-    damage: Arc<Mutex<VecDeque<Damage>>>,
-}
+/// What is done to the next entries, one after the other.
+#[derive(Debug, Default)]
+struct ToDamage(Mutex<VecDeque<Damage>>);
 
-impl TaskStorage for DamagingStorage {
-    fn space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
-        self.inner.space(name)
-    }
-
-    fn segmented_space(&mut self, name: &str) -> Result<SpaceId, StoreError> {
-        self.inner.segmented_space(name)
-    }
-
-    fn spaces(&self) -> Result<Vec<(String, SpaceId)>, StoreError> {
-        self.inner.spaces()
-    }
-
-    fn drop_space(&mut self, space: SpaceId) -> Result<(), StoreError> {
-        self.inner.drop_space(space)
-    }
-
-    fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
+impl StorageWatch for ToDamage {
+    fn replace(&self, batch: &SortedBatch<'_>) -> Option<WriteBatch> {
         let mut damaged = WriteBatch::new();
         for write in batch.iter() {
-            let damage =
-                write.value.and_then(|_| self.damage.lock().expect(ONE_THREAD).pop_front());
+            let damage = write.value.and_then(|_| self.0.lock().expect(ONE_THREAD).pop_front());
             let mut key = write.key.to_vec();
             let mut value = write.value.map(<[u8]>::to_vec);
             if let (Some(damage), Some(value)) = (damage, &mut value) {
@@ -223,26 +204,6 @@ impl TaskStorage for DamagingStorage {
         for gone in batch.drops() {
             damaged.drop_segments(gone.space, gone.segments.clone());
         }
-        self.inner.apply(damaged.sort(), meta)
-    }
-
-    fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        self.inner.meta(key)
-    }
-
-    fn meta_entries(&self) -> Result<Vec<KeyValueBytes>, StoreError> {
-        self.inner.meta_entries()
-    }
-
-    fn sync(&mut self) -> Result<(), StoreError> {
-        self.inner.sync()
-    }
-
-    fn reader(&self) -> Arc<dyn StorageReader> {
-        self.inner.reader()
-    }
-
-    fn close(self: Box<Self>) -> Result<(), StoreError> {
-        self.inner.close()
+        Some(damaged)
     }
 }

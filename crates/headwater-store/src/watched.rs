@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::{
     Chunk, Direction, KeyRange, KeyValueBytes, MetaUpdate, SortedBatch, SpaceId, StorageReader,
-    StoreError, TaskStorage,
+    StoreError, TaskStorage, WriteBatch,
 };
 
-/// Hears what a [`WatchedStorage`] is about to do, and may refuse it. Nothing is refused unless said otherwise.
+/// Hears what a [`WatchedStorage`] is about to do, and may refuse or change it. Nothing is unless said otherwise.
 pub trait StorageWatch: fmt::Debug + Send + Sync + 'static {
     /// Entries are about to be read.
     ///
@@ -25,6 +25,12 @@ pub trait StorageWatch: fmt::Debug + Send + Sync + 'static {
     fn apply(&self, batch: &SortedBatch<'_>) -> Result<(), StoreError> {
         let _: &SortedBatch<'_> = batch;
         Ok(())
+    }
+
+    /// What is applied in place of a batch, if not the batch itself.
+    fn replace(&self, batch: &SortedBatch<'_>) -> Option<WriteBatch> {
+        let _: &SortedBatch<'_> = batch;
+        None
     }
 
     /// A store is about to be dropped.
@@ -109,7 +115,10 @@ impl<W: StorageWatch> TaskStorage for WatchedStorage<W> {
 
     fn apply(&mut self, batch: SortedBatch<'_>, meta: &[MetaUpdate]) -> Result<(), StoreError> {
         self.watch.apply(&batch)?;
-        self.inner.apply(batch, meta)
+        match self.watch.replace(&batch) {
+            Some(mut other) => self.inner.apply(other.sort(), meta),
+            None => self.inner.apply(batch, meta),
+        }
     }
 
     fn meta(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {

@@ -39,13 +39,21 @@ pub(crate) enum FrameKind {
 impl Frame {
     /// Reads the header of the batch that `bytes` begin with.
     pub(crate) fn read(bytes: &[u8]) -> io::Result<Self> {
-        let (header, size) = BatchHeader::read_first(bytes).map_err(damaged)?;
-        let offsets = 0..=OFFSET_MAX;
-        for offset in [header.base_offset, header.last_offset] {
-            if !offsets.contains(&offset) {
-                return Err(damaged(format!("a batch has the offset {offset}")));
-            }
+        let frame = Self::read_anywhere(bytes)?;
+        if frame.is_from(0) {
+            return Ok(frame);
         }
+        Err(damaged(format!("a batch has the offset {}", frame.base_offset)))
+    }
+
+    /// Whether it has this offset or a later one, and ends where a log can.
+    pub(crate) const fn is_from(&self, offset: i64) -> bool {
+        offset <= self.base_offset && self.last_offset <= OFFSET_MAX
+    }
+
+    /// As [`read`](Self::read), wherever the batch says that it lies: its checksum does not cover that.
+    pub(crate) fn read_anywhere(bytes: &[u8]) -> io::Result<Self> {
+        let (header, size) = BatchHeader::read_first(bytes).map_err(damaged)?;
         Ok(Self {
             base_offset: header.base_offset,
             last_offset: header.last_offset,

@@ -214,8 +214,9 @@ async fn damage_that_is_no_torn_end_is_told() {
 
 /// The checksum of a batch does not cover where it lies.
 #[tokio::test(start_paused = true)]
-async fn a_wrong_offset_costs_no_other_segment() {
-    for offset in [3_i64, i64::MAX / 2, i64::MAX - 1, i64::MAX, -1] {
+async fn a_wrong_offset_costs_no_batch() {
+    let of_first = [3_i64, i64::MAX / 2, i64::MAX - 1, i64::MAX, -1].map(|offset| (false, offset));
+    for (is_last, offset) in of_first.into_iter().chain([(true, 0), (true, -1)]) {
         let directory = tempfile::tempdir().unwrap();
         let broker = open(directory.path());
         create(&broker, "lines", 1, &[]).await;
@@ -224,12 +225,14 @@ async fn a_wrong_offset_costs_no_other_segment() {
         drop(broker);
         let before = files(directory.path());
         assert!(before.len() > 1, "{before:?}");
-        let mut bytes = fs::read(&before[0].0).unwrap();
+        let damaged = if is_last { before.len() - 1 } else { 0 };
+        let damaged = &before[damaged].0;
+        let mut bytes = fs::read(damaged).unwrap();
         bytes[..8].copy_from_slice(&offset.to_be_bytes());
-        fs::write(&before[0].0, bytes).unwrap();
+        fs::write(damaged, bytes).unwrap();
         let error = Embedded::open(directory.path(), quiet()).unwrap_err();
         let OpenError::DamagedSegment { path, .. } = &error else { panic!("{offset}: {error}") };
-        assert_eq!(*path, before[0].0, "{offset}");
+        assert_eq!(path, damaged, "{offset}");
         assert_eq!(files(directory.path()), before, "{offset}");
     }
 }

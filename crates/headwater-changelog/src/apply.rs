@@ -83,6 +83,27 @@ pub struct ChangelogStore {
     pub position: ChangelogPosition,
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+impl ChangelogStore {
+    /// The store of the one changelog of a test, of which nothing has been read.
+    pub(crate) fn unread(space: SpaceId, layout: Layout) -> Self {
+        let position = ChangelogPosition {
+            topic_id: [1; 16],
+            next_offset: 0,
+            leader_epoch: None,
+            at_end_ms: None,
+        };
+        Self {
+            name: "store".to_owned(),
+            topic_partition: TopicPartition::new("changelog", 0),
+            storage: 0,
+            space,
+            layout,
+            position,
+        }
+    }
+}
+
 /// Memory for records that were read and are not written yet, shared by all that is restored: the
 /// more of it, the more records of a key cost only one write.
 #[derive(Clone, Debug)]

@@ -5,13 +5,12 @@ use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
 
-use headwater_broker::TopicPartition;
 use headwater_records::{BatchBuilder, Compression, Header, Record, set_base_offset};
 use headwater_store::{
-    ChangelogPosition, CommittedSegments, CommittedStore, Direction, KeyRange, KeyValueRead,
-    Layout, LruLayout, MemoryBackend, OpenOptions, Overlay, OverlayOptions, QueriedKeys,
-    SegmentedEntry, SegmentedKind, SegmentedOptions, SegmentedQuery, SpaceId, StorageReader,
-    StoreBackend, StoreError, TaskStorage, VersionedLayout, VersionedOptions, WriteBatch,
+    CommittedSegments, CommittedStore, Direction, KeyRange, KeyValueRead, Layout, LruLayout,
+    MemoryBackend, OpenOptions, Overlay, OverlayOptions, QueriedKeys, SegmentedEntry,
+    SegmentedKind, SegmentedOptions, SegmentedQuery, SpaceId, StorageReader, StoreBackend,
+    StoreError, TaskStorage, VersionedLayout, VersionedOptions, WriteBatch,
 };
 
 use crate::{ApplyStep, ChangelogStore, RestoreMemory, StoreStep, Stretch};
@@ -47,7 +46,8 @@ pub fn restore(data: &[u8]) {
     let space = space.expect("it is the first");
     let reader = storage.reader();
     let memory = RestoreMemory::new(1 << 16);
-    let mut step = StoreStep::new(vec![storage], vec![store_in(space, layout)], &memory);
+    let mut step =
+        StoreStep::new(vec![storage], vec![ChangelogStore::unread(space, layout)], &memory);
     let mut batches = Vec::new();
     let (mut entries, mut offset) = (WriteBatch::new(), 0);
     while let Some(taken) = Taken::take(&mut data) {
@@ -106,23 +106,6 @@ fn layouts() -> Vec<Layout> {
         );
     }
     layouts
-}
-
-fn store_in(space: SpaceId, layout: Layout) -> ChangelogStore {
-    let position = ChangelogPosition {
-        topic_id: [1; 16],
-        next_offset: 0,
-        leader_epoch: None,
-        at_end_ms: None,
-    };
-    ChangelogStore {
-        name: STORE.to_owned(),
-        topic_partition: TopicPartition::new("changelog", 0),
-        storage: 0,
-        space,
-        layout,
-        position,
-    }
 }
 
 /// A record, or an entry, off the front of the data.

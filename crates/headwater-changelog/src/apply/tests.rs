@@ -29,7 +29,7 @@ fn restored_with_meta(
     let mut storage = MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
     let space = storage.space("store").unwrap();
     let reader = storage.reader();
-    let store = store_in(space, layout);
+    let store = ChangelogStore::unread(space, layout);
     let memory = RestoreMemory::new(1 << 20);
     let mut step = StoreStep::new(vec![storage], vec![store], &memory);
     for (offset, &record) in (0..).zip(records) {
@@ -38,24 +38,6 @@ fn restored_with_meta(
         assert_eq!(step.apply(&[stretch]).unwrap()[0].records, 1);
     }
     (CommittedStore::new("store", space, reader), step.into_parts().0)
-}
-
-/// The store of the one changelog, of which nothing has been read.
-fn store_in(space: SpaceId, layout: Layout) -> ChangelogStore {
-    let position = ChangelogPosition {
-        topic_id: [1; 16],
-        next_offset: 0,
-        leader_epoch: None,
-        at_end_ms: None,
-    };
-    ChangelogStore {
-        name: "store".to_owned(),
-        topic_partition: TopicPartition::new("changelog", 0),
-        storage: 0,
-        space,
-        layout,
-        position,
-    }
 }
 
 /// One record of it.
@@ -127,7 +109,7 @@ fn follows(
     space: SpaceId,
     records: &[(i64, &str)],
 ) -> Box<dyn TaskStorage> {
-    let store = store_in(space, Layout::Lru);
+    let store = ChangelogStore::unread(space, Layout::Lru);
     let mut step = StoreStep::new(vec![storage], vec![store], &RestoreMemory::new(1 << 20));
     for &(offset, key) in records {
         step.apply(&[stretch(offset, (key.as_bytes(), Some("v"), 0))]).unwrap();
@@ -241,7 +223,7 @@ fn a_segment_is_dropped_once() {
     let space = inner.segmented_space("store").unwrap();
     let watch = Watch::with_room(usize::MAX);
     let storage = WatchedStorage::new(inner, Arc::clone(&watch));
-    let store = store_in(space, Layout::Segmented(options));
+    let store = ChangelogStore::unread(space, Layout::Segmented(options));
     let memory = RestoreMemory::new(1 << 20);
     let mut step = StoreStep::new(vec![Box::new(storage)], vec![store], &memory);
     for (offset, start) in (0..).zip([0, 200_000, 210_000, 220_000, 290_000, 10_000, 295_000]) {
@@ -267,7 +249,7 @@ fn a_write_that_fails_moves_no_position_and_loses_nothing() {
         let watch = Watch::with_room(0);
         let storage = WatchedStorage::new(inner, Arc::clone(&watch));
         let memory = RestoreMemory::new(1 << 20);
-        let store = store_in(space, layout);
+        let store = ChangelogStore::unread(space, layout);
         let mut step = StoreStep::new(vec![Box::new(storage)], vec![store], &memory);
         step.apply(&[stretch(0, (b"a", Some("1"), 7)), stretch(1, (b"b", Some("2"), 8))]).unwrap();
         let held = memory.used();

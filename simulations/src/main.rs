@@ -33,7 +33,7 @@ struct Arguments {
     /// Groups of up to five instances, with standbys and warm-ups, and everything that can befall a group.
     #[arg(long)]
     group: bool,
-    /// The seeds that have found something, each as it was run then.
+    /// The seeds that have found something, each without the kinds of faults that came later.
     #[arg(long, conflicts_with_all = ["seeds", "guarantee", "workload", "group"])]
     kept: bool,
     /// Stops after so many violations.

@@ -33,8 +33,8 @@ pub enum FaultKind {
     PowerLoss,
     /// An instance stands still, often beyond its session, and goes on as if nothing had happened.
     Pause,
-    /// An instance stands still just before a request goes out, or before it hears the answer, for longer than its
-    /// session lasts, and goes on as if nothing had happened. Often it is a request of a commit, so that somebody
+    /// An instance stands still just before a request goes out, or before it hears the answer, mostly for longer than
+    /// its session lasts, and goes on as if nothing had happened. Often it is a request of a commit, so that somebody
     /// else takes the tasks over in the middle of it.
     PauseAtRequest,
     /// An instance crashes with a request of a commit on its way. The broker has it, and carries it out long after:

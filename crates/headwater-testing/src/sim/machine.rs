@@ -301,14 +301,18 @@ impl Machine {
         if let Some((grant, offsets)) = &request.commit {
             self.ground.note_commit(grant, offsets);
         }
-        self.note_written(life, request);
+        if !matches!(fault, Some(Fault::Fail(_))) {
+            self.note_written(life, request);
+        }
         fault
     }
 
     /// An answer comes by.
     pub(crate) async fn answer(&self, life: u64, request: &Request, error: Option<&BrokerError>) {
         // Some are carried out late.
-        self.note_written(life, request);
+        if error.is_none() {
+            self.note_written(life, request);
+        }
         self.latency().await;
         self.stop_before(life, request.kind, StopPoint::Answer);
         self.pass_plan(life, request, PlanMoment::After).await;

@@ -22,10 +22,7 @@ struct Writer {
 impl Writers {
     /// A process is about to send something.
     pub(crate) fn sends(&mut self, process: ProcessKey, partition: &str) {
-        if !self.by.contains_key(partition) {
-            self.by.insert(partition.to_owned(), Vec::new());
-        }
-        let Some(writers) = self.by.get_mut(partition) else { return };
+        let writers = self.by.entry(partition.to_owned()).or_default();
         if writers.iter().all(|writer| writer.process != process) {
             writers.push(Writer { process, has_written: false });
         }

@@ -233,8 +233,8 @@ impl Fault {
     }
 
     fn draw_markers(chance: &mut Chance) -> Self {
-        // Numbers of its own, as with deaths of the broker: this came later, and seeds that were kept before go on to
-        // mean the same.
+        // Numbers of its own, as with deaths of the broker: this came later, and what is drawn after it stays what it
+        // was.
         let mut of_all = chance.fork(6);
         let time = |chance: &mut Chance, ms: Range<u64>| Duration::from_millis(chance.in_range(ms));
         let of_one = Self::LateMarkers {

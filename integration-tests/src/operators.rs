@@ -354,10 +354,10 @@ pub const OPERATORS: &[Operator] = &[
         let other = builder.stream("other", Consumed::with(Utf8, Long));
         let other = other.group_by_key(Grouped::with(Utf8, Long));
         let cogrouped = numbers(builder)
-            .cogroup(|_, value, sum: i64| (sum * 3 + value) % 997)
-            .cogroup(&other, |_, value, sum| sum - value);
+            .cogroup(|_, value, sum: i64| mix(sum, *value))
+            .cogroup(&other, |_, value, sum: i64| sum.wrapping_sub(*value));
         let sessions = SessionWindows::of_inactivity_gap_and_grace(ms(8), ms(20));
-        let merge = |_: &String, a: i64, b: i64| (a * 5 + b) % 997;
+        let merge = |_: &String, a: i64, b: i64| pair(a, b);
         write_windows(&cogrouped.windowed_by(sessions).aggregate(|| 1, merge, kept_long()));
     }),
     of_tables("outer join of windowed tables", |builder| {
@@ -367,7 +367,7 @@ pub const OPERATORS: &[Operator] = &[
         let others = other.count(others.with_retention(Duration::from_mins(10)));
         let counts = numbers(builder).windowed_by(tumbling()).count(kept_long());
         let joiner = |l: Option<&i64>, r: Option<&i64>| {
-            l.copied().unwrap_or(50) * 100 + r.copied().unwrap_or(50)
+            pair(l.copied().unwrap_or(50), r.copied().unwrap_or(50))
         };
         write_windows(&counts.outer_join(&others, joiner));
     }),
@@ -672,7 +672,7 @@ impl Keeping for OverWindowsWithHeaders {
         let start = timestamp / 10 * 10;
         let (mut sum, mut headers) = (value, Headers::new());
         if let Some(old) = self.0.fetch_one(context, key, start)? {
-            sum = (sum * 3 + old.value + old.timestamp) % 997;
+            sum = mix(mix(sum, old.value), old.timestamp);
             headers = old.headers;
         }
         let number = i64::try_from(headers.iter().count()).expect("few headers");
@@ -701,7 +701,7 @@ impl Keeping for OverSessionsWithHeaders {
         let mut found = self.0.find_sessions(context, key, timestamp - 8, timestamp + 8)?;
         while let Some((windowed, found)) = found.next(context)? {
             session.start = session.start.min(windowed.window.start);
-            sum = (sum * 3 + found.aggregation) % 997;
+            sum = mix(sum, found.aggregation);
             headers = found.headers;
             merged.push(windowed.window);
         }

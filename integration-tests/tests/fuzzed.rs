@@ -21,8 +21,11 @@ fn text(data: &[u8], body: fn(&str)) {
     }
 }
 
+/// What is kept of `read_batches` is that of its crate's own tests.
+const BATCHES: &str = "../../crates/headwater-records/tests/corpus";
+
 /// The targets, by the names of their corpora, and at how many places of a file damage is done at most.
-const TARGETS: [(&str, usize, Body); 10] = [
+const TARGETS: [(&str, usize, Body); 11] = [
     ("answers", 400, headwater_kafka::fuzzing::read_answer),
     // Each of them starts three brokers.
     ("broker_directory", 20, headwater_embedded::fuzzing::open_directory),
@@ -35,6 +38,7 @@ const TARGETS: [(&str, usize, Body); 10] = [
         text(data, headwater_runtime::fuzzing::read_properties);
         text(data, headwater_kafka::fuzzing::read_security);
     }),
+    (BATCHES, 50, |data| drop(headwater_records::fuzzing::read_everything(data))),
     ("stored_state", 400, |data| {
         headwater_store::fuzzing::read_stored(data);
         text(data, headwater_runtime::fuzzing::read_process_file);

@@ -321,8 +321,9 @@ settings! {
     /// stream time do not go by the same clock.
     plain windowstore_changelog_additional_retention_ms: u64 = 86_400_000,
         Streams "windowstore.changelog.additional.retention.ms", any;
-    /// Time between two summaries of what a stream thread has done, in the log at level info, in milliseconds; 0: none.
-    plain log_summary_interval_ms: u64 = 120_000, Streams "log.summary.interval.ms", any;
+    /// Time between two summaries of what a stream thread has done, in the log at level info, in milliseconds; none if it is
+    /// below 0.
+    plain log_summary_interval_ms: i64 = 120_000, Streams "log.summary.interval.ms", any;
     /// How much is measured.
     plain metrics_recording_level: RecordingLevel = RecordingLevel::Info, Streams "metrics.recording.level", any;
     /// How many samples count in averages and extremes of the last while.

@@ -458,7 +458,8 @@ impl InstanceBuilder {
 
     /// Where the metrics of this instance go: any recorder of the [`metrics`](https://docs.rs/metrics) crate, such as
     /// that of `metrics-exporter-prometheus`. Default: the global recorder of the process, if one is installed when the
-    /// instance starts; else nothing is told.
+    /// instance starts; else nothing is told. A global recorder of a type without any data cannot be told from none:
+    /// give such a one here.
     ///
     /// Several instances in one process can share one: every metric has the client, the thread or the
     /// task in its labels. A recorder of its own is what a test wants.

@@ -76,7 +76,7 @@ pub struct WorkerConfig {
     /// The name of the thread, a label of its metrics.
     pub thread_name: Arc<str>,
     /// Time between two summaries in the log; zero: none.
-    pub summary_interval: Duration,
+    pub summary_interval: Option<Duration>,
     /// Where metrics go; without it none are told.
     pub metrics: Option<MetricsScope>,
 }
@@ -119,7 +119,9 @@ impl WorkerConfig {
             window_emit_interval: Duration::from_millis(config.window_emit_interval_ms),
             outer_join_emit_interval: Duration::from_millis(config.outer_join_emit_interval_ms),
             partition_counts,
-            summary_interval: Duration::from_millis(config.log_summary_interval_ms),
+            summary_interval: u64::try_from(config.log_summary_interval_ms)
+                .ok()
+                .map(Duration::from_millis),
             ..Self::default()
         }
     }
@@ -147,7 +149,7 @@ impl Default for WorkerConfig {
             message_bytes: Arc::default(),
             topic_lookup: None,
             thread_name: "".into(),
-            summary_interval: Duration::ZERO,
+            summary_interval: None,
             metrics: None,
         }
     }
@@ -262,7 +264,7 @@ impl Worker {
             ToWorker::DropTask(id) => self.leave(id, Leaving::Dropped),
             ToWorker::Fetched(fetched) => {
                 if let Some(metrics) = &mut self.thread.metrics {
-                    metrics.polled(self.thread.now.monotonic, &fetched);
+                    metrics.polled(&fetched);
                 }
                 for input in fetched {
                     self.fetched(input);
@@ -367,7 +369,7 @@ impl Worker {
         };
         let mut task = new.build(&seen, &mut self.thread);
         if let Some(metrics) = &mut self.thread.metrics {
-            metrics.task_came(self.thread.now.monotonic);
+            metrics.task_came();
         }
         let leaving = match task.init(&mut self.thread) {
             Ok(()) => Leaving::No,

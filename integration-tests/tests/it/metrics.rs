@@ -67,7 +67,8 @@ fn topology() -> Topology {
     builder.build().expect("the topology is right")
 }
 
-fn drive(level: RecordingLevel) -> RecordedMetrics {
+/// The driver is kept: what it shows of the present goes with it.
+fn drive(level: RecordingLevel) -> (TopologyTestDriver, RecordedMetrics) {
     let metrics = RecordedMetrics::new();
     let config = StreamsConfig::new("app").metrics_recording_level(level);
     let driver = TopologyTestDriver::builder(topology())
@@ -91,18 +92,18 @@ fn drive(level: RecordingLevel) -> RecordedMetrics {
         words.pipe_record(&record).expect("no task fails");
     }
     driver.commit().expect("no task fails");
-    metrics
+    (driver, metrics)
 }
 
 #[test]
 fn a_task_tells_what_it_has_done() {
-    let metrics = drive(RecordingLevel::Debug);
+    let (_driver, metrics) = drive(RecordingLevel::Debug);
     expect_file!["metrics.txt"].assert_eq(&metrics.text(""));
 }
 
 #[test]
 fn less_is_measured_at_a_lower_level() {
-    let metrics = drive(RecordingLevel::Info);
+    let (_driver, metrics) = drive(RecordingLevel::Info);
     let names = metrics.names();
     let level = |name: &String| ALL.iter().find(|it| it.name == name).map(|it| it.level);
     for name in &names {

@@ -265,6 +265,7 @@ macro_rules! plain_setting {
 
 plain_setting! {
     String, "a text";
+    i64, "a whole number";
     u32, "a whole number from 0";
     u64, "a whole number from 0";
     usize, "a whole number from 0";

@@ -236,6 +236,7 @@ impl GlobalState {
                 }
             }
             if step != Step::Again && !has_committed {
+                self.worker.publish_metrics();
                 return Ok(left);
             }
         }

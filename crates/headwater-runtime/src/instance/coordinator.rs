@@ -571,10 +571,11 @@ impl Coordinator {
             return;
         }
         tracing::info!(application = %self.shared.config.application_id, "{old} becomes {next}");
-        self.views.state.send_replace(next);
+        // First, so that whoever waits for the state finds it there too.
         if let Some(metrics) = &mut self.metrics {
             metrics.became(next, self.shared.clock.monotonic());
         }
+        self.views.state.send_replace(next);
         if let Some(listener) = &self.hooks.state {
             listener(next, old);
         }

@@ -64,9 +64,9 @@ described! {
     THREAD_PROCESS_TOTAL: Counter "kafka_streams_stream_thread_metrics_process_total", Info, Some(Unit::Count),
         "Records processed.";
     THREAD_PROCESS_LATENCY_AVG: Gauge "kafka_streams_stream_thread_metrics_process_latency_avg", Info, Some(Unit::Milliseconds),
-        "Time that a record took, on average.";
+        "Time of a step for each record that it processed, on average.";
     THREAD_PROCESS_LATENCY_MAX: Gauge "kafka_streams_stream_thread_metrics_process_latency_max", Info, Some(Unit::Milliseconds),
-        "Time that a record took, on average of the slowest slice of work.";
+        "The same, of the slowest step.";
     THREAD_PROCESS_RATIO: Gauge "kafka_streams_stream_thread_metrics_process_ratio", Info, None,
         "Share of the time in which the thread processed.";
     THREAD_PROCESS_RECORDS_AVG: Gauge "kafka_streams_stream_thread_metrics_process_records_avg", Info, Some(Unit::Count),
@@ -96,7 +96,7 @@ described! {
     TASK_DROPPED: Counter "kafka_streams_stream_task_metrics_dropped_records_total", Info, Some(Unit::Count),
         "Records that ended without being processed.";
     TASK_ACTIVE_RATIO: Gauge "kafka_streams_stream_task_metrics_active_process_ratio", Info, None,
-        "Share of the time in which the thread worked on this task.";
+        "Share of the time that went into steps which processed records of this task.";
     TASK_RESTORE_REMAINING: Gauge "kafka_streams_stream_task_metrics_restore_remaining_records_total", Info, Some(Unit::Count),
         "Offsets of changelogs that are still to be restored.";
     TASK_RESTORED: Counter "kafka_streams_stream_task_metrics_restore_total", Debug, Some(Unit::Count),
@@ -106,9 +106,9 @@ described! {
     TASK_PROCESS_TOTAL: Counter "kafka_streams_stream_task_metrics_process_total", Debug, Some(Unit::Count),
         "Records processed.";
     TASK_PROCESS_LATENCY_AVG: Gauge "kafka_streams_stream_task_metrics_process_latency_avg", Debug, Some(Unit::Milliseconds),
-        "Time that a record took, on average.";
+        "Time of a step for each record that it processed, on average.";
     TASK_PROCESS_LATENCY_MAX: Gauge "kafka_streams_stream_task_metrics_process_latency_max", Debug, Some(Unit::Milliseconds),
-        "Time that a record took, on average of the slowest slice of work.";
+        "The same, of the slowest step.";
     TASK_PUNCTUATE_TOTAL: Counter "kafka_streams_stream_task_metrics_punctuate_total", Debug, Some(Unit::Count),
         "Punctuations of processors.";
     TASK_LATENESS_AVG: Gauge "kafka_streams_stream_task_metrics_record_lateness_avg", Debug, Some(Unit::Milliseconds),
@@ -126,7 +126,7 @@ described! {
     NODE_PROCESS_TOTAL: Counter "kafka_streams_stream_processor_node_metrics_process_total", Debug, Some(Unit::Count),
         "Records that a source has handed on.";
     NODE_E2E_AVG: Gauge "kafka_streams_stream_processor_node_metrics_record_e2e_latency_avg", Info, Some(Unit::Milliseconds),
-        "Age of the newest record so far by its timestamp, at the end of a slice of work; on average.";
+        "Age of the newest record of an input by its timestamp, when a slice of work on it began; on average.";
     NODE_E2E_MIN: Gauge "kafka_streams_stream_processor_node_metrics_record_e2e_latency_min", Info, Some(Unit::Milliseconds),
         "The same, at least.";
     NODE_E2E_MAX: Gauge "kafka_streams_stream_processor_node_metrics_record_e2e_latency_max", Info, Some(Unit::Milliseconds),

@@ -32,7 +32,7 @@ impl TaskCounts {
     pub(crate) fn record(&mut self, stream_time: i64, timestamp: i64) {
         let late = stream_time.abs_diff(timestamp);
         self.records += 1;
-        self.lateness_ms += late;
+        self.lateness_ms = self.lateness_ms.saturating_add(late);
         self.lateness_max_ms = self.lateness_max_ms.max(late);
     }
 }
@@ -84,20 +84,27 @@ pub(crate) struct TaskMetrics {
     buffer_bytes: Gauge,
     cache_bytes: Gauge,
     inputs: Vec<InputMetrics>,
+    /// By source: several topics can be those of one.
+    ages: BTreeMap<NodeIndex, AgeMetrics>,
     stores: Vec<StoreMetrics>,
     emitted: BTreeMap<(NodeIndex, EmitKind), Counter>,
 }
 
 #[derive(Debug)]
 struct InputMetrics {
+    node: NodeIndex,
     records: Counter,
     bytes: Counter,
     processed: Counter,
     lag: Gauge,
+}
+
+#[derive(Debug)]
+struct AgeMetrics {
     age: Sampled,
-    age_avg: Gauge,
-    age_min: Gauge,
-    age_max: Gauge,
+    average: Gauge,
+    min: Gauge,
+    max: Gauge,
 }
 
 #[derive(Debug)]
@@ -114,22 +121,33 @@ struct StoreMetrics {
 impl InputMetrics {
     fn new(scope: &MetricsScope, thread: &str, program: &Program, input: &Input) -> Self {
         let topic = input.topic_partition.topic.as_str().to_owned();
-        let node = &program.nodes[input.node.index()];
-        let node = scope.with("processor_node_id", node.to_string());
+        let node = of_node(scope, program, input.node);
         let of_topic = node.with("topic_name", topic.clone());
         let consumer = scope.without_labels().with("client_id", format!("{thread}-consumer"));
         let consumer = consumer
             .with("topic", topic)
             .with("partition", input.topic_partition.partition.to_string());
         Self {
+            node: input.node,
             records: of_topic.count(&all::TOPIC_CONSUMED_RECORDS),
             bytes: of_topic.count(&all::TOPIC_CONSUMED_BYTES),
             processed: node.count(&all::NODE_PROCESS_TOTAL),
             lag: consumer.show(&all::RECORDS_LAG),
-            age: scope.sampled(),
-            age_avg: node.show(&all::NODE_E2E_AVG),
-            age_min: node.show(&all::NODE_E2E_MIN),
-            age_max: node.show(&all::NODE_E2E_MAX),
+        }
+    }
+}
+
+fn of_node(scope: &MetricsScope, program: &Program, node: NodeIndex) -> MetricsScope {
+    scope.with("processor_node_id", program.nodes[node.index()].to_string())
+}
+
+impl AgeMetrics {
+    fn new(node: &MetricsScope) -> Self {
+        Self {
+            age: node.sampled(),
+            average: node.show(&all::NODE_E2E_AVG),
+            min: node.show(&all::NODE_E2E_MIN),
+            max: node.show(&all::NODE_E2E_MAX),
         }
     }
 }
@@ -168,6 +186,9 @@ impl TaskMetrics {
     ) -> Self {
         let scope = scope.with("task_id", core.id.to_string());
         let of_input = |input| InputMetrics::new(&scope, thread, &core.program, input);
+        let age_of = |input: &Input| {
+            (input.node, AgeMetrics::new(&of_node(&scope, &core.program, input.node)))
+        };
         let kinds = core.program.stores.iter().chain(&core.program.global_stores);
         let stores = core.stores.iter().zip(kinds);
         Self {
@@ -189,6 +210,7 @@ impl TaskMetrics {
             buffer_bytes: scope.show(&all::TASK_BUFFER_BYTES),
             cache_bytes: scope.show(&all::TASK_CACHE_BYTES),
             inputs: inputs.iter().map(of_input).collect(),
+            ages: inputs.iter().map(age_of).collect(),
             stores: stores
                 .map(|(store, program)| StoreMetrics::new(&scope, store, program.scope_label()))
                 .collect(),
@@ -210,13 +232,8 @@ impl TaskMetrics {
         }
     }
 
-    /// Tells what has come together, and answers how many punctuations there were.
-    pub(crate) fn publish(
-        &mut self,
-        now: Duration,
-        core: &mut TaskCore,
-        inputs: &mut [Input],
-    ) -> u64 {
+    /// Tells what has come together.
+    pub(crate) fn publish(&mut self, now: Duration, core: &mut TaskCore, inputs: &mut [Input]) {
         let counts = std::mem::take(&mut core.counts);
         self.process_total.increment(counts.records);
         self.punctuate_total.increment(counts.punctuations);
@@ -239,16 +256,14 @@ impl TaskMetrics {
         for ((node, kind), count) in counts.emitted {
             let scope = &self.scope;
             let counter = self.emitted.entry((node, kind)).or_insert_with(|| {
-                let name = core.program.nodes[node.index()].to_string();
                 let metric = match kind {
                     EmitKind::Suppression => &all::NODE_SUPPRESSION,
                     EmitKind::FinalWindow => &all::NODE_EMIT_FINAL,
                 };
-                scope.with("processor_node_id", name).count(metric)
+                of_node(scope, &core.program, node).count(metric)
             });
             counter.increment(count);
         }
-        counts.punctuations
     }
 
     fn publish_inputs(&mut self, now: Duration, inputs: &mut [Input]) {
@@ -262,11 +277,15 @@ impl TaskMetrics {
             let (buffered, pinned) = input.buffered();
             count += buffered;
             bytes += pinned;
-            let (ages, sum) = (counts.ages, counts.age_sum_ms);
-            metrics.age.observe_many(now, ages, sum, (counts.age_min_ms, counts.age_max_ms));
-            metrics.age_avg.set(metrics.age.average(now));
-            metrics.age_min.set(metrics.age.min(now));
-            metrics.age_max.set(metrics.age.max(now));
+            if let Some(AgeMetrics { age, .. }) = self.ages.get_mut(&metrics.node) {
+                let extremes = (counts.age_min_ms, counts.age_max_ms);
+                age.observe_many(now, counts.ages, counts.age_sum_ms, extremes);
+            }
+        }
+        for AgeMetrics { age, average, min, max } in self.ages.values_mut() {
+            average.set(age.average(now));
+            min.set(age.min(now));
+            max.set(age.max(now));
         }
         self.buffer_count.set(float(count));
         self.buffer_bytes.set(float(bytes));
@@ -303,6 +322,14 @@ impl TaskMetrics {
         for input in &self.inputs {
             input.lag.set(0.0);
         }
+        let of_ages = self.ages.values().flat_map(|of| [&of.average, &of.min, &of.max]);
+        let of_stores = self.stores.iter().filter_map(|store| Some(&store.hits.as_ref()?.1));
+        let of_records =
+            [&self.latency_avg, &self.latency_max, &self.lateness_avg, &self.lateness_max];
+        // What an average is of nothing.
+        for gauge in of_records.into_iter().chain(of_ages).chain(of_stores) {
+            gauge.set(f64::NAN);
+        }
     }
 }
 
@@ -317,5 +344,20 @@ impl StoreMetrics {
             ratio.observe_many(now, counts.gets, float(counts.hits), (0.0, 1.0));
             gauge.set(ratio.average(now));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_that_are_late_by_ages_do_not_end_the_task() {
+        let mut counts = TaskCounts::default();
+        for _ in 0..3 {
+            counts.record(i64::MAX, 0);
+        }
+        assert_eq!((counts.records, counts.lateness_ms), (3, u64::MAX));
+        assert_eq!(counts.lateness_max_ms, i64::MAX.unsigned_abs());
     }
 }

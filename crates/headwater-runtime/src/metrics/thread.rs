@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use headwater_broker::TopicName;
 use headwater_topology::TaskId;
 use metrics::{Counter, Gauge, Histogram};
 
@@ -39,7 +40,10 @@ pub(crate) struct ThreadMetrics {
     poll_records: Sampled,
     poll_records_avg: Gauge,
     poll_records_max: Gauge,
+    /// Records of the answers that came since the last step, when it is not known how late it is.
+    polled: Vec<u64>,
     punctuate_total: Counter,
+    punctuations_told: u64,
     commit_total: Counter,
     commit_latency: Sampled,
     commit_latency_avg: Gauge,
@@ -51,8 +55,8 @@ pub(crate) struct ThreadMetrics {
     ended_commit: Option<Duration>,
     task_created: Counter,
     task_closed: Counter,
-    produced: BTreeMap<(Arc<str>, Arc<str>), Produced>,
-    /// The task that the step has worked on, and how many records it has processed.
+    produced: BTreeMap<(TopicName, Arc<str>), Produced>,
+    /// The task whose records the step has processed, and how many.
     pub(crate) worked_on: Option<(TaskId, u64)>,
 }
 
@@ -84,7 +88,9 @@ impl ThreadMetrics {
             poll_records: scope.sampled(),
             poll_records_avg: scope.show(&all::THREAD_POLL_RECORDS_AVG),
             poll_records_max: scope.show(&all::THREAD_POLL_RECORDS_MAX),
+            polled: Vec::new(),
             punctuate_total: scope.count(&all::THREAD_PUNCTUATE_TOTAL),
+            punctuations_told: 0,
             commit_total: scope.count(&all::THREAD_COMMIT_TOTAL),
             commit_latency: scope.sampled(),
             commit_latency_avg: scope.show(&all::THREAD_COMMIT_LATENCY_AVG),
@@ -102,12 +108,14 @@ impl ThreadMetrics {
     }
 
     /// The thread is handed what a fetch brought.
-    pub(crate) fn polled(&mut self, now: Duration, fetched: &[FetchedInput]) {
+    pub(crate) fn polled(&mut self, fetched: &[FetchedInput]) {
+        if fetched.is_empty() {
+            return;
+        }
         let batches = fetched.iter().flat_map(|input| &input.batches);
         let records: u64 = batches.map(|batch| u64::from(batch.header().record_count)).sum();
-        self.is_active(now);
         self.poll_total.increment(1);
-        self.poll_records.observe(now, float(records));
+        self.polled.push(records);
     }
 
     /// A batch is handed over to be sent; those of changelogs have no origin.
@@ -115,7 +123,7 @@ impl ThreadMetrics {
         let Some(origin) = &batch.origin else { return };
         let topic = &batch.batch.topic_partition.topic;
         let scope = &self.scope;
-        let key = (Arc::from(topic.as_str()), Arc::clone(&origin.name));
+        let key = (topic.clone(), Arc::clone(&origin.name));
         let produced = self.produced.entry(key).or_insert_with(|| {
             let scope = scope.with("processor_node_id", origin.name.to_string());
             let scope = scope.with("topic_name", topic.as_str().to_owned());
@@ -128,8 +136,7 @@ impl ThreadMetrics {
         produced.bytes.increment(batch.batch.batch.size_bytes() as u64);
     }
 
-    pub(crate) fn task_came(&mut self, now: Duration) {
-        self.is_active(now);
+    pub(crate) fn task_came(&self) {
         self.task_created.increment(1);
     }
 
@@ -146,6 +153,12 @@ impl ThreadMetrics {
     /// A step begins.
     pub(crate) fn begin_step(&mut self, now: Duration) {
         self.worked_on = None;
+        if !self.polled.is_empty() {
+            self.is_active(now);
+        }
+        for records in self.polled.drain(..) {
+            self.poll_records.observe(now, float(records));
+        }
         if let Some(since) = self.ended_commit.take() {
             self.is_active(now);
             let seconds = now.saturating_sub(since).as_secs_f64();
@@ -160,14 +173,16 @@ impl ThreadMetrics {
 
     /// Nothing was done in this step because output or a commit must be acknowledged first.
     pub(crate) fn is_blocked(&mut self, now: Duration) {
+        // The time adds up at the next step, so there must be one.
+        self.is_active(now);
         self.blocked_since = Some(now);
     }
 
     /// A slice of work is done.
     pub(crate) fn ran(&mut self, now: Duration, task: TaskId, records: u64) {
-        self.worked_on = Some((task, records));
-        self.process_total.increment(records);
         if records > 0 {
+            self.worked_on = Some((task, records));
+            self.process_total.increment(records);
             self.is_active(now);
             self.process_records.observe(now, float(records));
         }
@@ -177,9 +192,7 @@ impl ThreadMetrics {
     pub(crate) fn took(&mut self, now: Duration, took: Duration) {
         let Some((_, records)) = self.worked_on else { return };
         self.busy.observe(now, took.as_secs_f64());
-        if records > 0 {
-            self.process_latency.observe(now, took.as_secs_f64() * 1e3 / float(records));
-        }
+        self.process_latency.observe(now, took.as_secs_f64() * 1e3 / float(records));
     }
 
     /// Something was done.
@@ -198,10 +211,11 @@ impl ThreadMetrics {
         (next <= self.tells_until).then_some(next)
     }
 
-    /// Tells it, with what the tasks answered that they have told.
+    /// Tells it; there were so many punctuations so far.
     pub(crate) fn publish(&mut self, now: Duration, punctuations: u64) {
         self.told_at = now;
-        self.punctuate_total.increment(punctuations);
+        self.punctuate_total.increment(punctuations - self.punctuations_told);
+        self.punctuations_told = punctuations;
         self.process_latency_avg.set(self.process_latency.average(now));
         self.process_latency_max.set(self.process_latency.max(now));
         self.process_ratio.set(self.busy.share(now));
@@ -211,5 +225,60 @@ impl ThreadMetrics {
         self.poll_records_max.set(self.poll_records.max(now));
         self.commit_latency_avg.set(self.commit_latency.average(now));
         self.commit_latency_max.set(self.commit_latency.max(now));
+    }
+}
+
+/// The thread is gone: what is shown of the last while is no longer so.
+impl Drop for ThreadMetrics {
+    fn drop(&mut self) {
+        self.process_ratio.set(0.0);
+        let averages = [
+            &self.process_latency_avg,
+            &self.process_latency_max,
+            &self.process_records_avg,
+            &self.process_records_max,
+            &self.poll_records_avg,
+            &self.poll_records_max,
+            &self.commit_latency_avg,
+            &self.commit_latency_max,
+        ];
+        for gauge in averages {
+            gauge.set(f64::NAN);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics::NoopRecorder;
+
+    use super::*;
+    use crate::StreamsConfig;
+
+    fn thread() -> ThreadMetrics {
+        let scope = MetricsScope::new(Arc::new(NoopRecorder), &StreamsConfig::new("app"));
+        ThreadMetrics::new(&scope, "thread".into(), Now { monotonic: Duration::ZERO, wall_ms: 0 })
+    }
+
+    #[test]
+    fn a_thread_that_is_blocked_goes_on_telling() {
+        let at = Duration::from_secs;
+        let mut thread = thread();
+        for second in 0..300 {
+            thread.begin_step(at(second));
+            thread.is_blocked(at(second));
+            thread.publish(at(second), 0);
+            assert_eq!(thread.next_telling(), Some(at(second + 1)));
+        }
+    }
+
+    #[test]
+    fn what_comes_after_a_long_silence_is_of_now() {
+        let mut thread = thread();
+        thread.begin_step(Duration::from_secs(1));
+        thread.polled.push(7);
+        let later = Duration::from_secs(1_000);
+        thread.begin_step(later);
+        assert!((thread.poll_records.average(later) - 7.0).abs() < f64::EPSILON);
     }
 }

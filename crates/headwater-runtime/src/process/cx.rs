@@ -200,10 +200,10 @@ impl Cx<'_> {
         timestamp: i64,
     ) -> Result<(), TaskError> {
         let store = &mut self.task.stores[slot.index()];
-        store.counts.wrote(value.is_some());
         if !store.is_direct() {
             return self.put_indirect(slot, key, value, timestamp);
         }
+        store.counts.wrote(value.is_some());
         store.put(key, value, timestamp, || unreachable!("without cache no context is kept"));
         if value.is_none() && store.layout == Layout::TimestampedKeyValueWithHeaders {
             return self.log_with_headers(slot, key, None, timestamp);

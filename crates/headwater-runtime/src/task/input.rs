@@ -183,6 +183,10 @@ impl Input {
     pub(crate) fn ran(&mut self, records: usize, wall_ms: i64) {
         let counts = &mut self.counts;
         counts.records += records as u64;
+        if self.partition_time < 0 {
+            // No record could be read yet.
+            return;
+        }
         let age = wall_ms.saturating_sub(self.partition_time).max(0) as f64;
         let is_first = counts.ages == 0;
         counts.age_min_ms = if is_first { age } else { counts.age_min_ms.min(age) };

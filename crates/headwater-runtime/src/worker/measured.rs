@@ -42,18 +42,18 @@ impl Worker {
     pub fn publish_metrics(&mut self) {
         let now = self.thread.now.monotonic;
         let Some(metrics) = &mut self.thread.metrics else { return };
-        let tasks = self.tasks.values_mut();
-        let punctuations = tasks.map(|slot| slot.task.publish_metrics(now)).sum();
-        metrics.publish(now, punctuations);
+        for slot in self.tasks.values_mut() {
+            slot.task.publish_metrics(now);
+        }
+        metrics.publish(now, self.thread.punctuations);
     }
 
     /// A task leaves the thread.
     pub(super) fn end_metrics(&mut self, id: TaskId) {
         let now = self.thread.now.monotonic;
-        let Some(metrics) = &mut self.thread.metrics else { return };
+        let Some(metrics) = &self.thread.metrics else { return };
         let Some(slot) = self.tasks.get_mut(&id) else { return };
-        let punctuations = slot.task.publish_metrics(now);
-        metrics.publish(now, punctuations);
+        slot.task.publish_metrics(now);
         metrics.task_left();
         if let Some(metrics) = &slot.task.core.metrics {
             metrics.end();
@@ -62,11 +62,10 @@ impl Worker {
 }
 
 impl Task {
-    /// Tells what has come together, and answers how many punctuations there were.
-    fn publish_metrics(&mut self, now: Duration) -> u64 {
-        let Some(mut metrics) = self.core.metrics.take() else { return 0 };
-        let punctuations = metrics.publish(now, &mut self.core, &mut self.inputs);
+    /// Tells what has come together.
+    fn publish_metrics(&mut self, now: Duration) {
+        let Some(mut metrics) = self.core.metrics.take() else { return };
+        metrics.publish(now, &mut self.core, &mut self.inputs);
         self.core.metrics = Some(metrics);
-        punctuations
     }
 }

@@ -24,7 +24,7 @@ impl Worker {
     /// Tells what was done since the last time, if it is time. The words are those of the original.
     pub(super) fn summarise(&mut self) {
         let (now, interval) = (self.thread.now.monotonic, self.config.summary_interval);
-        if interval.is_zero() || now.saturating_sub(self.summary.at) < interval {
+        if interval.is_none_or(|interval| now.saturating_sub(self.summary.at) < interval) {
             return;
         }
         let (processed, punctuations) = (self.counts.processed, self.thread.punctuations);

@@ -93,7 +93,8 @@ impl Cx<'_> {
         value: Option<&[u8]>,
         timestamp: i64,
     ) -> Result<VersionedPut, TaskError> {
-        let TaskStore { overlay, keeper, .. } = &mut self.task.stores[slot.index()];
+        let TaskStore { overlay, keeper, counts, .. } = &mut self.task.stores[slot.index()];
+        counts.wrote(value.is_some());
         let Keeper::Versioned(layout) = keeper else { unreachable!("{NOT_VERSIONED}") };
         let put = layout.put(overlay, key, value, timestamp);
         let put = put.map_err(|error| self.store_error(slot, error))?;
@@ -120,7 +121,8 @@ impl Cx<'_> {
         as_of: i64,
     ) -> Result<Option<StoredVersion<'_>>, TaskError> {
         let task = self.task.id;
-        let TaskStore { name, overlay, keeper, .. } = &mut self.task.stores[slot.index()];
+        let TaskStore { name, overlay, keeper, counts, .. } = &mut self.task.stores[slot.index()];
+        counts.gets += 1;
         let Keeper::Versioned(layout) = keeper else { unreachable!("{NOT_VERSIONED}") };
         layout.get_as_of(overlay, key, as_of).map_err(|error| unreadable(task, name, error))
     }
@@ -162,7 +164,11 @@ impl Cx<'_> {
         value: Option<&[u8]>,
         timestamp: i64,
     ) -> Result<(), TaskError> {
-        match &self.task.stores[slot.index()].keeper {
+        let store = &mut self.task.stores[slot.index()];
+        if !matches!(store.keeper, Keeper::Versioned(_)) {
+            store.counts.wrote(value.is_some());
+        }
+        match &store.keeper {
             Keeper::None | Keeper::Segmented(_) => self.put_cached(slot, key, value, timestamp),
             Keeper::Lru(_) => self.put_lru(slot, key, value, timestamp),
             Keeper::Versioned(_) => self.put_version(slot, key, value, timestamp).map(drop),

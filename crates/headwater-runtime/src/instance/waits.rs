@@ -1,8 +1,8 @@
 //! What a plan waits for on this instance, and when the group is to be joined again for it. Pure.
 //!
 //! A copy that has caught up says so at once, but not before a floor, counted from the last
-//! completed generation, has passed: so what gets ready at about the same time is handed over in
-//! one round. When the leader sees it otherwise, because its look came later and the log had grown,
+//! completed generation, has passed, and it waits a little for the others here that have not: so what
+//! gets ready at about the same time is handed over in one round. When the leader sees it otherwise, because its look came later and the log had grown,
 //! the next try waits twice as long. A copy that does not get on asks for a round too, so that the
 //! assignor can give it up; these rounds become rarer in the same way. So nothing here goes on for
 //! ever at one rate.
@@ -14,6 +14,10 @@ use headwater_topology::TaskId;
 
 /// At least so long between two generations that are only due to copies that have caught up.
 const FLOOR: Duration = Duration::from_secs(1);
+
+/// A copy that has caught up waits for the others for this share of the time that it has taken itself.
+/// A round for each of them would be two more, and takes the group longer.
+const SHARE_FOR_OTHERS: u32 = 4;
 
 /// A copy that has read nothing for so long does not get on.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
@@ -57,6 +61,8 @@ struct Wait {
     /// What it last was seen to hold, and since when.
     offset_sum: u64,
     moved: Duration,
+    /// Since when it is seen to have caught up, under this plan.
+    caught_up: Option<Duration>,
     /// It was why the last round was asked for.
     named: Option<Rejoin>,
 }
@@ -66,8 +72,16 @@ impl Waits {
     pub(super) fn told(&mut self, tasks: &BTreeSet<TaskId>, longest: Duration, now: Duration) {
         let before = std::mem::take(&mut self.copies);
         let wait = |task: &TaskId| {
-            let new = Wait { in_vain: 0, stalls: 0, offset_sum: 0, moved: now, named: None };
+            let new = Wait {
+                in_vain: 0,
+                stalls: 0,
+                offset_sum: 0,
+                moved: now,
+                caught_up: None,
+                named: None,
+            };
             let mut wait = before.get(task).copied().unwrap_or(new);
+            wait.caught_up = None;
             match wait.named.take() {
                 Some(Rejoin::CaughtUp(_)) => wait.in_vain = wait.in_vain.saturating_add(1),
                 Some(Rejoin::NoProgress(_)) => {
@@ -97,7 +111,6 @@ impl Waits {
         if self.asked {
             return None;
         }
-        let mut rejoin = None;
         for (&task, wait) in &mut self.copies {
             let found = reached(task);
             if let Some(found) = found.filter(|found| found.offset_sum > wait.offset_sum) {
@@ -105,27 +118,36 @@ impl Waits {
                 wait.moved = now;
                 wait.stalls = 0;
             }
-            let caught_up = found.is_some_and(|found| found.is_caught_up);
-            wait.named = if caught_up {
-                let due = self.since + longer(FLOOR, wait.in_vain, self.longest);
-                (due <= now).then_some(Rejoin::CaughtUp(task))
-            } else {
-                let due = wait.moved + longer(STALLED_AFTER, wait.stalls, self.longest);
-                (due <= now).then_some(Rejoin::NoProgress(task))
-            };
+            let is_caught_up = found.is_some_and(|found| found.is_caught_up);
+            wait.caught_up = is_caught_up.then(|| wait.caught_up.unwrap_or(now));
+        }
+        let waits: Vec<Duration> = self.copies.values().map(|wait| self.due_of(wait)).collect();
+        let mut rejoin = None;
+        for ((&task, wait), due) in self.copies.iter_mut().zip(waits) {
+            let why = if wait.caught_up.is_some() { Rejoin::CaughtUp } else { Rejoin::NoProgress };
+            wait.named = (due <= now).then_some(why(task));
             rejoin = rejoin.or(wait.named);
         }
         self.asked = rejoin.is_some();
         rejoin
     }
 
+    /// When a round is asked for because of this copy, as it is seen now.
+    fn due_of(&self, wait: &Wait) -> Duration {
+        let Some(caught_up) = wait.caught_up else {
+            return wait.moved + longer(STALLED_AFTER, wait.stalls, self.longest);
+        };
+        let floor = self.since + longer(FLOOR, wait.in_vain, self.longest);
+        if self.copies.values().all(|wait| wait.caught_up.is_some()) {
+            return floor;
+        }
+        floor.max(caught_up + caught_up.saturating_sub(self.since) / SHARE_FOR_OTHERS)
+    }
+
     /// When to look again if nothing is heard until then.
     pub(super) fn due(&self) -> Option<Duration> {
         let waits = self.copies.values().filter(|_| !self.asked);
-        let due = waits.flat_map(|wait| {
-            let caught_up = self.since + longer(FLOOR, wait.in_vain, self.longest);
-            [caught_up, wait.moved + longer(STALLED_AFTER, wait.stalls, self.longest)]
-        });
+        let due = waits.map(|wait| self.due_of(wait));
         due.min()
     }
 }
@@ -169,18 +191,47 @@ mod tests {
         asked
     }
 
-    #[test]
-    fn a_copy_that_has_caught_up_is_told_of_once_the_floor_has_passed() {
+    /// Waits for tasks 0 and 1 since second 5, and looks at these times, in milliseconds, while those
+    /// named have caught up.
+    fn check(looks: &[(u64, &[u32], Option<Rejoin>)]) -> Waits {
         let mut waits = Waits::default();
         waits.told(&BTreeSet::from([task(0), task(1)]), LONGEST, at(5000));
-        let reached = |caught_up: u32| {
-            move |id: TaskId| Some(Reached { offset_sum: 1, is_caught_up: id == task(caught_up) })
-        };
-        assert_eq!(waits.look(at(5999), reached(1)), None);
-        assert_eq!(waits.look(at(6000), reached(7)), None, "none has caught up");
-        assert_eq!(waits.look(at(6500), reached(1)), Some(Rejoin::CaughtUp(task(1))));
-        assert_eq!(waits.look(at(6600), reached(0)), None, "once for a plan");
+        for (ms, caught_up, expected) in looks {
+            let reached = |id: TaskId| {
+                let is_caught_up = caught_up.iter().any(|it| task(*it) == id);
+                Some(Reached { offset_sum: 1, is_caught_up })
+            };
+            assert_eq!(waits.look(at(*ms), reached), *expected, "at {ms} ms");
+        }
+        waits
+    }
+
+    #[test]
+    fn copies_that_have_caught_up_are_told_of_once_the_floor_has_passed() {
+        let first = Some(Rejoin::CaughtUp(task(0)));
+        let waits = check(&[
+            (5999, &[0, 1], None),
+            (6000, &[], None),
+            (6500, &[0, 1], first),
+            // Once for a plan.
+            (6600, &[0, 1], None),
+        ]);
         assert_eq!(waits.due(), None);
+    }
+
+    #[test]
+    fn a_copy_waits_for_another_for_a_share_of_its_own_time() {
+        let waits = check(&[(7000, &[1], None), (7499, &[1], None)]);
+        assert_eq!(waits.due(), Some(at(7500)));
+        check(&[(7000, &[1], None), (7500, &[1], Some(Rejoin::CaughtUp(task(1))))]);
+        // The other one is ready before that, and both go in one round.
+        check(&[(7000, &[1], None), (7100, &[0, 1], Some(Rejoin::CaughtUp(task(0))))]);
+        // What is ready before the floor waits no longer than the floor.
+        check(&[
+            (5100, &[1], None),
+            (5999, &[1], None),
+            (6000, &[1], Some(Rejoin::CaughtUp(task(1)))),
+        ]);
     }
 
     #[test]

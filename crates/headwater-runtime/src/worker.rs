@@ -214,6 +214,8 @@ struct Slot {
     leaving: Leaving,
     /// Its storages are with the commit that is under way.
     sealed: bool,
+    /// It has processed nothing since it came.
+    is_new: bool,
 }
 
 /// Whether and how a task is about to leave the thread.
@@ -375,7 +377,7 @@ impl Worker {
             Ok(()) => Leaving::No,
             Err(error) => Leaving::Failed(error),
         };
-        self.tasks.insert(id, Slot { task, leaving, sealed: false });
+        self.tasks.insert(id, Slot { task, leaving, sealed: false, is_new: true });
         self.turns.push_back(id);
     }
 
@@ -447,6 +449,10 @@ impl Worker {
                     }
                     report_consumed(&mut self.messages, &mut slot.task);
                     self.commit_wanted |= slot.task.core.commit_requested;
+                    if end.records > 0 && std::mem::take(&mut slot.is_new) {
+                        // Whoever reads only what is committed sees the pause of a move end here.
+                        self.commit_wanted |= self.config.exactly_once;
+                    }
                     if end.records > 0 || matches!(end.next, Choice::Process(_)) {
                         return true;
                     }

@@ -213,12 +213,26 @@ fn a_failed_commit_gives_all_tasks_up() {
 }
 
 #[test]
+fn under_exactly_once_the_first_records_of_a_task_are_committed_at_once() {
+    let config = WorkerConfig { exactly_once: true, ..no_cache() };
+    let mut harness = Harness::counting(config, false);
+    assert_eq!(harness.run(), Step::Wait, "there is nothing yet");
+    harness.fetch("in", &[("a", "x", 1)]);
+    harness.run();
+    assert_eq!(harness.finish_commit(), [("in-0".to_owned(), 1)]);
+    harness.fetch("in", &[("a", "x", 2)]);
+    harness.run();
+    assert!(harness.take_commit().is_none(), "those after them when the interval has passed");
+}
+
+#[test]
 fn under_exactly_once_a_failed_task_takes_back_what_it_has_written() {
     let config = WorkerConfig { exactly_once: true, ..no_cache() };
     let mut harness = Harness::counting(config, false);
     harness.fetch("in", &[("a", "x", 1), ("b", "x", 1)]);
     harness.run();
     assert_eq!(harness.take_written("out").len(), 2);
+    harness.finish_commit();
     harness.fetch("in", &[("a", "x", 2), ("a", "fail", 3)]);
     assert_eq!(harness.worker.step(harness.now), Step::Again, "the task has just failed");
     harness.worker.handle(ToWorker::CommitNow);
@@ -238,6 +252,9 @@ fn under_exactly_once_a_dropped_task_takes_back_what_it_has_written() {
     let config = WorkerConfig { exactly_once: true, ..no_cache() };
     let mut harness = Harness::counting(config, false);
     harness.fetch("in", &[("a", "x", 1)]);
+    harness.run();
+    harness.finish_commit();
+    harness.fetch("in", &[("a", "x", 2)]);
     harness.run();
     harness.worker.handle(ToWorker::DropTask(TASK));
     harness.worker.handle(ToWorker::CommitNow);

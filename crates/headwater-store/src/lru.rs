@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::layout::LRU_PREFIX;
-use crate::{Direction, KeyRange, KeyValueAccess, KeyValueRead, StoreError};
+use crate::{Damage, Direction, KeyRange, KeyValueAccess, KeyValueRead, RecordProblem, StoreError};
 
 /// The work of an LRU store over a store of bytes, and the order in which its entries were used.
 ///
@@ -39,13 +39,10 @@ impl LruLayout {
     /// A place behind those of all entries of a store.
     ///
     /// # Errors
-    /// What the store reports.
+    /// [`StoreError::DamagedRow`], and what the store reports.
     pub fn next_place(store: &mut impl KeyValueRead) -> Result<u64, StoreError> {
         let mut next = 0;
-        let mut cursor = store.range(KeyRange::all(), Direction::Forward)?;
-        while let Some((_, stored)) = store.next(&mut cursor)? {
-            next = next.max(place(stored).saturating_add(1));
-        }
+        for_each_place(store, |place, _| next = next.max(place + 1))?;
         Ok(next)
     }
 
@@ -58,7 +55,7 @@ impl LruLayout {
     /// The stored value of `key`, which is now the most recently used.
     ///
     /// # Errors
-    /// What the store reports.
+    /// [`StoreError::DamagedRow`], and what the store reports.
     pub fn get<'s>(
         &mut self,
         store: &'s mut impl KeyValueAccess,
@@ -74,7 +71,7 @@ impl LruLayout {
     /// Gives `key` a value, or deletes it with `None`. Answers the keys that had to go for it.
     ///
     /// # Errors
-    /// What the store reports.
+    /// [`StoreError::DamagedRow`], and what the store reports.
     pub fn put(
         &mut self,
         store: &mut impl KeyValueAccess,
@@ -125,12 +122,9 @@ impl LruLayout {
             return Ok(());
         }
         let mut written: Vec<(u64, Box<[u8]>)> = Vec::new();
-        let mut cursor = store.range(KeyRange::all(), Direction::Forward)?;
-        while let Some((key, stored)) = store.next(&mut cursor)? {
-            written.push((place(stored), key.into()));
-        }
+        for_each_place(store, |place, key| written.push((place, key.into())))?;
         written.sort();
-        let next = written.last().map_or(0, |(place, _)| place.saturating_add(1));
+        let next = written.last().map_or(0, |(place, _)| place + 1);
         for (_, key) in written {
             self.used(&key);
         }
@@ -140,9 +134,38 @@ impl LruLayout {
     }
 }
 
+/// No store comes so far. What says so is damaged, and would leave no place behind it.
+const PLACES: u64 = 1 << 62;
+
+/// Tells the place and the key of each entry.
+fn for_each_place(
+    store: &mut impl KeyValueRead,
+    mut tell: impl FnMut(u64, &[u8]),
+) -> Result<(), StoreError> {
+    let mut cursor = store.range(KeyRange::all(), Direction::Forward)?;
+    while let Some((key, stored)) = store.next(&mut cursor)? {
+        match place(stored) {
+            Ok(place) => tell(place, key),
+            Err(problem) => {
+                let damage = Damage::Record { record: "place of an entry", problem };
+                return Err(StoreError::DamagedRow { store: store.name().to_owned(), damage });
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The place of a stored value.
-fn place(stored: &[u8]) -> u64 {
-    stored.first_chunk::<LRU_PREFIX>().map_or(0, |place| u64::from_be_bytes(*place))
+fn place(stored: &[u8]) -> Result<u64, RecordProblem> {
+    let Some(place) = stored.first_chunk::<LRU_PREFIX>() else {
+        return Err(RecordProblem::Length { expected: LRU_PREFIX, found: stored.len() });
+    };
+    let found = u64::from_be_bytes(*place);
+    if found < PLACES {
+        Ok(found)
+    } else {
+        Err(RecordProblem::Field { field: "place", found: found.cast_signed() })
+    }
 }
 
 #[cfg(test)]
@@ -150,15 +173,42 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{MemoryBackend, OpenOptions, Overlay, OverlayOptions, StoreBackend, WriteBatch};
+    use crate::{
+        MemoryBackend, OpenOptions, Overlay, OverlayOptions, StoreBackend, TaskStorage, WriteBatch,
+    };
 
-    #[test]
-    fn what_was_used_longest_ago_goes() {
+    fn new_store() -> (Box<dyn TaskStorage>, Overlay) {
         let backend = MemoryBackend::new();
         let mut storage = backend.open(Path::new("0_0"), &OpenOptions::default()).unwrap();
         let space = storage.space("recent").unwrap();
-        let options = OverlayOptions::default();
-        let mut store: Overlay = Overlay::new("recent", space, storage.reader(), options);
+        let store = Overlay::new("recent", space, storage.reader(), OverlayOptions::default());
+        (storage, store)
+    }
+
+    #[track_caller]
+    fn check_damage(value: &[u8], expected: &str) {
+        let (_storage, mut store) = new_store();
+        store.put(b"a", Some(value), || ());
+        let problem = |error| match error {
+            StoreError::DamagedRow { damage: Damage::Record { problem, .. }, .. } => {
+                problem.to_string()
+            }
+            other => other.to_string(),
+        };
+        let told = LruLayout::new(2).get(&mut store, b"a").map(drop).map_err(problem);
+        assert_eq!(told, Err(expected.to_owned()));
+        assert_eq!(LruLayout::next_place(&mut store).map_err(problem), Err(expected.to_owned()));
+    }
+
+    #[test]
+    fn a_place_that_no_store_comes_to_is_damage() {
+        check_damage(&[0xff; 9], "place is -1");
+        check_damage(&[0; 7], "7 bytes where the format has 8");
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_goes() {
+        let (mut storage, mut store) = new_store();
         let mut lru = LruLayout::new(2);
         let put = |lru: &mut LruLayout, store: &mut Overlay, key: &[u8]| {
             let evicted = lru.put(store, key, Some(b"v")).unwrap();

@@ -192,7 +192,7 @@ where
                 let written = self.own.write_value(value, &mut bytes);
                 let kept = written.map_err(StepError::from).and_then(|written| {
                     let value = written.or_in(&bytes).unwrap_or_default();
-                    Ok(unmatched.add(cx, (timestamp, self.side), key_bytes, value)?)
+                    unmatched.add(cx, (timestamp, self.side), key_bytes, value)
                 });
                 cx.give_buffer(bytes);
                 kept

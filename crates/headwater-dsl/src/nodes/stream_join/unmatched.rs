@@ -93,7 +93,7 @@ impl Unmatched {
         place: Place,
         key: &[u8],
         value: &[u8],
-    ) -> Result<(), TaskError> {
+    ) -> Result<(), StepError> {
         let timestamp = place.0;
         let times = cx.times(self.times);
         let earliest = times.earliest_unmatched.unwrap_or(i64::MAX);
@@ -103,9 +103,9 @@ impl Unmatched {
         let found = cx.get(self.slot, &stored_key).map(|found| {
             list.extend_from_slice(found.unwrap_or(&[VARIABLE_LENGTHS, 0, 0, 0, 0]));
         });
-        let result = found.and_then(|()| {
-            push_element(place.1, value, &mut list);
-            cx.put(self.slot, &stored_key, Some(&list), timestamp)
+        let result = found.map_err(StepError::from).and_then(|()| {
+            push_element(place.1, value, &mut list)?;
+            Ok(cx.put(self.slot, &stored_key, Some(&list), timestamp)?)
         });
         cx.give_buffer(list);
         cx.give_buffer(stored_key);
@@ -244,14 +244,19 @@ fn read_key(stored_key: &[u8]) -> Option<(Place, &[u8])> {
 }
 
 /// Adds a record to a list.
-fn push_element(side: Side, value: &[u8], list: &mut Vec<u8>) {
-    let count = list.get(1..LIST_HEAD).and_then(|count| count.first_chunk::<4>());
-    let count = count.map_or(0, |count| i32::from_be_bytes(*count)) + 1;
-    list[1..LIST_HEAD].copy_from_slice(&count.to_be_bytes());
+fn push_element(side: Side, value: &[u8], list: &mut Vec<u8>) -> Result<(), StepError> {
+    let counted = match list.first_chunk_mut::<LIST_HEAD>() {
+        Some([VARIABLE_LENGTHS, count @ ..]) => i32::from_be_bytes(*count)
+            .checked_add(1)
+            .map(|with_this| *count = with_this.to_be_bytes()),
+        Some(_) | None => None,
+    };
+    counted.ok_or_else(|| no_list(list))?;
     let length = i32::try_from(1 + value.len()).expect("no record has 2 GiB");
     list.extend_from_slice(&length.to_be_bytes());
     list.push(side.byte());
     list.extend_from_slice(value);
+    Ok(())
 }
 
 /// The records of a list; `None` in place of what cannot be read.

@@ -92,7 +92,7 @@ impl Entry {
             | Self::OffsetsCommitted { .. }
             | Self::TransactionCommitted { .. } => true,
             Self::TopicCreated { topic, partitions, configs, .. } => {
-                *partitions >= 0 && check_name(&topic.as_str().into()).is_ok() && are_sound(configs)
+                *partitions > 0 && check_name(&topic.as_str().into()).is_ok() && are_sound(configs)
             }
             Self::TopicsCreated { count } => *count < u64::MAX / 2,
             Self::LogStart { offset, .. } => is_offset(*offset),

@@ -107,10 +107,27 @@ where
     let header = ResponseHeader::default();
     header.encode(&mut written, R::Response::header_version(version)).expect("a header fits");
     if body.encode(&mut written, version).is_ok() {
-        let again = decode::<R>(written.freeze(), version).expect("we wrote it");
-        assert_eq!(body, again, "version {version}");
+        let again = read_what_was_written::<R>(written.freeze(), version);
+        // `kafka-protocol` counts a field whose tag is above `i32::MAX`, and does not write it. Nobody but
+        // this function writes what was read.
+        if again.as_ref() != Some(&body) && !format!("{body:?}").contains(TAG_TOO_LARGE) {
+            panic!("version {version}: {body:?} is read as {again:?}");
+        }
     }
 }
+
+/// Not by our own way of reading, which takes a large tag for a length that lies if little follows it: written
+/// again, a field that was there twice is there once.
+fn read_what_was_written<R: Request>(mut written: Bytes, version: i16) -> Option<R::Response>
+where
+    R::Response: Decodable + HeaderVersion,
+{
+    ResponseHeader::decode(&mut written, R::Response::header_version(version)).ok()?;
+    R::Response::decode(&mut written, version).ok().filter(|_| written.is_empty())
+}
+
+/// The smallest tag stands first.
+const TAG_TOO_LARGE: &str = "unknown_tagged_fields: {-";
 
 fn seeds<R: Request>(call: u8, name: &str, seeds: &mut Vec<(String, Vec<u8>)>)
 where

@@ -327,7 +327,7 @@ fn add_member(state: &mut ApplicationState, id: &MemberId, facts: &MemberFacts) 
     let instance = instance_id(facts);
     let ApplicationState { tasks, instances, .. } = state;
     let info = instances.entry(instance).or_insert_with(|| InstanceInfo::new(0));
-    info.capacity += facts.capacity;
+    info.capacity = info.capacity.saturating_add(facts.capacity);
     info.tags.extend(facts.tags.clone());
     info.racks.push(facts.rack.as_deref().map(assignor::RackId::from));
     let owned: BTreeSet<assignor::TaskId> = facts.owned.iter().copied().map(to_assignor).collect();

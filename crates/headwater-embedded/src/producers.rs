@@ -131,7 +131,10 @@ impl Producers {
             }
             FrameKind::Plain | FrameKind::Transactional => {}
             FrameKind::Control => {
-                if let Some((first_offset, marker)) = producer.open_since.take().zip(marker) {
+                // One of a kind that nobody knows ends nothing.
+                if let Some(marker) = marker
+                    && let Some(first_offset) = producer.open_since.take()
+                {
                     self.open.remove(&first_offset);
                     if marker == ControlKind::Abort {
                         self.aborted.0.push(Aborted {

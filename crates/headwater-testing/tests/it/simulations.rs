@@ -96,12 +96,15 @@ fn what_is_right_holds_under_every_fault_and_the_same_seed_comes_to_the_same() {
 
 /// The first seed under these faults with which an application shows that it keeps state in no store.
 fn forgets_under(kinds: &[FaultKind]) -> Violation {
-    let simulation = simulation(forgetful()).fault_kinds(kinds.to_vec()).faults(6..=6);
-    let violation = (0..40).find_map(|seed| match simulation.run(seed) {
-        Err(SimulationError::Violation(violation)) => Some(*violation),
-        other => {
-            other.expect("a simulation can be set up");
-            None
+    let violation = (0..40).find_map(|seed| {
+        // What one seed has left in it would show in the next.
+        let simulation = simulation(forgetful()).fault_kinds(kinds.to_vec()).faults(6..=6);
+        match simulation.run(seed) {
+            Err(SimulationError::Violation(violation)) => Some(*violation),
+            other => {
+                other.expect("a simulation can be set up");
+                None
+            }
         }
     });
     let violation = violation.expect("it forgets, or counts again");

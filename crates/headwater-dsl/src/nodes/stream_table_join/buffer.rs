@@ -175,7 +175,7 @@ impl State {
             return None;
         }
         self.observed_time = self.observed_time.max(timestamp);
-        self.last_number = (self.last_number + 1) & (u32::MAX >> 1);
+        self.last_number = self.last_number.wrapping_add(1) & (u32::MAX >> 1);
         Some(self.last_number)
     }
 }

@@ -226,6 +226,7 @@ macro_rules! contract_suite {
                 statics::a_static_member_that_is_back_moves_nothing
                 statics::a_second_member_of_the_same_instance_fences_the_first
                 statics::a_static_member_is_dropped_when_its_session_is_over
+                statics::who_was_dropped_before_another_came_is_fenced_too
             }
         }
     };

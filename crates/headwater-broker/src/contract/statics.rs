@@ -95,3 +95,23 @@ pub async fn a_static_member_is_dropped_when_its_session_is_over(subject: Subjec
         started.elapsed()
     );
 }
+
+/// A static member whose session is over, and whose place another process has taken since, is told that it is
+/// fenced: it must not come back and fence the other in turn.
+pub async fn who_was_dropped_before_another_came_is_fenced_too(subject: Subject) {
+    let group = subject.group_id();
+    let at = subject.partition().await;
+    let mut first = member(&subject, &group, "first");
+    enter(&mut *first, "first", 1).await;
+    let mut stalled = static_member(&subject, &group, "instance");
+    let (_, told) =
+        tokio::join!(biased; settle(&mut *first, "first", 2), enter(&mut *stalled, "static", 2));
+    drop(stalled);
+    settle(&mut *first, "first", 1).await;
+    let mut newer = static_member(&subject, &group, "instance");
+    tokio::join!(biased; settle(&mut *first, "first", 2), enter(&mut *newer, "newer", 2));
+    let commit = crate::OffsetCommit { topic_partition: at, offset: 1, metadata: String::new() };
+    let error = subject.broker().commit_offsets(&told.grant, &[commit]).await;
+    let error = error.expect_err("the grant of the older one is void");
+    assert!(matches!(error, BrokerError::FencedInstanceId { .. }), "{error}");
+}

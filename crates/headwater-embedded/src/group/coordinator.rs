@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::join::{Entrance, JoinRequest};
-use super::state::{Group, JoinOutcome};
+use super::state::{Caller, Group, JoinOutcome};
 
 /// The groups of a broker. Sessions and rounds follow tokio's time.
 #[derive(Debug, Default)]
@@ -35,8 +35,8 @@ struct Seat {
 pub(crate) enum Joined {
     /// Come again with this id.
     Invited(MemberId),
-    /// The round is over.
-    Outcome(JoinOutcome),
+    /// The round is over, and this is the member's id.
+    Outcome(MemberId, JoinOutcome),
 }
 
 impl Coordinator {
@@ -63,23 +63,24 @@ impl Coordinator {
         }
     }
 
-    /// Joins and waits for the round to end. `entered` learns the id as soon as it is a member's.
+    /// Joins and waits for the round to end.
     pub(crate) async fn join(
         &self,
         name: &GroupId,
         base_of_id: &str,
         request: JoinRequest,
-        entered: impl Fn(MemberId),
     ) -> Result<Joined, BrokerError> {
+        let instance = request.group_instance_id.clone();
         let number = self.members.fetch_add(1, Ordering::Relaxed);
         let new_id = MemberId::from(format!("{base_of_id}-{number}"));
         let seat = self.seat(name);
         match seat.work(|now, group| group.join(now, request, new_id))? {
             Entrance::Invited(member_id) => Ok(Joined::Invited(member_id)),
             Entrance::Entered(member_id) => {
-                entered(member_id.clone());
-                let outcome = seat.wait(|_, group| group.join_outcome(&member_id)).await?;
-                Ok(Joined::Outcome(outcome))
+                let caller =
+                    Caller { member_id: &member_id, group_instance_id: instance.as_deref() };
+                let outcome = seat.wait(|_, group| group.join_outcome(caller)).await?;
+                Ok(Joined::Outcome(member_id, outcome))
             }
         }
     }
@@ -88,13 +89,13 @@ impl Coordinator {
     pub(crate) async fn sync(
         &self,
         name: &GroupId,
-        member_id: &MemberId,
+        caller: Caller<'_>,
         generation: i32,
         plan: &[MemberAssignment],
     ) -> Result<Bytes, BrokerError> {
         let seat = self.seat(name);
-        seat.work(|_, group| group.sync(member_id, generation, plan))?;
-        seat.wait(|now, group| group.sync_outcome(now, member_id, generation)).await
+        seat.work(|_, group| group.sync(caller, generation, plan))?;
+        seat.wait(|now, group| group.sync_outcome(now, caller, generation)).await
     }
 
     /// Ends every group's round and membership; ids are not used again.

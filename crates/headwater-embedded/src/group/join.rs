@@ -6,7 +6,7 @@ use bytes::Bytes;
 use headwater_broker::{BrokerError, GroupOptions, MemberId};
 use tokio::time::Instant;
 
-use super::state::{Group, JoinOutcome, Member, Phase, Standing};
+use super::state::{Caller, Group, JoinOutcome, Member, Phase, Standing};
 
 /// A request to join.
 #[derive(Clone, Debug)]
@@ -69,12 +69,12 @@ impl Group {
             }
             (Some(member_id), _) => {
                 let member_id = member_id.clone();
-                if self.members.contains_key(&member_id) {
-                    self.join_again(now, &member_id, request);
-                } else if self.invited.remove(&member_id).is_some() {
+                if self.invited.remove(&member_id).is_some() {
                     self.enter(now, &member_id, request);
                 } else {
-                    self.check_member(&member_id)?;
+                    let group_instance_id = request.group_instance_id.as_deref();
+                    self.check_member(Caller { member_id: &member_id, group_instance_id })?;
+                    self.join_again(now, &member_id, request);
                 }
                 Ok(Entrance::Entered(member_id))
             }
@@ -84,12 +84,12 @@ impl Group {
     /// The answer to a join; `None` while the others are waited for.
     pub(crate) fn join_outcome(
         &self,
-        member_id: &MemberId,
+        caller: Caller<'_>,
     ) -> Option<Result<JoinOutcome, BrokerError>> {
-        if let Err(error) = self.check_member(member_id) {
+        if let Err(error) = self.check_member(caller) {
             return Some(Err(error));
         }
-        match &self.members.get(member_id)?.standing {
+        match &self.members.get(caller.member_id)?.standing {
             Standing::Told(outcome) => Some(Ok(outcome.clone())),
             // A new round has begun before the answer was fetched.
             Standing::Absent => {
@@ -173,7 +173,6 @@ impl Group {
         member.session_timeout = request.session_timeout;
         member.rebalance_timeout = request.rebalance_timeout;
         member.live(now);
-        self.fenced.insert(old_id.clone(), static_id.clone());
         self.static_ids.insert(static_id, new_id.clone());
         if self.leader.as_ref() == Some(old_id) {
             self.leader = Some(new_id.clone());

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::coordinator::Joined;
 use super::join::JoinRequest;
-use super::state::JoinOutcome;
+use super::state::{Caller, JoinOutcome};
 use crate::broker::Embedded;
 use crate::faults::CallKind;
 use crate::wire::Request;
@@ -288,10 +288,12 @@ impl Calls {
             let member_id = self.member_id.lock().clone();
             let has_id = member_id.is_some();
             let request = JoinRequest::new(options, member_id, facts.clone());
-            let entered = |member_id| *self.member_id.lock() = Some(member_id);
-            let joining = coordinator.join(&options.group, base_of_id, request, entered);
+            let joining = coordinator.join(&options.group, base_of_id, request);
             match self.call(CallKind::JoinGroup, joining).await {
-                Ok(Joined::Outcome(outcome)) => return Ok(outcome),
+                Ok(Joined::Outcome(member_id, outcome)) => {
+                    *self.member_id.lock() = Some(member_id);
+                    return Ok(outcome);
+                }
                 Ok(Joined::Invited(member_id)) => *self.member_id.lock() = Some(member_id),
                 // The round ended and the next began before we heard of it.
                 Err(BrokerError::RebalanceInProgress { .. }) => {}
@@ -313,7 +315,8 @@ impl Calls {
         let group = &self.options.group;
         loop {
             let member_id = self.own_id()?;
-            let syncing = self.broker.shared.coordinator.sync(group, &member_id, generation, &plan);
+            let caller = self.caller(&member_id);
+            let syncing = self.broker.shared.coordinator.sync(group, caller, generation, &plan);
             let request = Request::plan(CallKind::SyncGroup, group, !plan.is_empty());
             match self.ask(&request, syncing).await {
                 Err(error @ BrokerError::RebalanceInProgress { .. }) => return Err(error),
@@ -325,27 +328,24 @@ impl Calls {
 
     async fn heartbeat(self, generation: i32) -> Result<(), BrokerError> {
         let member_id = self.own_id()?;
-        let group = &self.options.group;
+        let (group, caller) = (&self.options.group, self.caller(&member_id));
         let beating = async {
             self.broker
                 .shared
                 .coordinator
-                .with_group(group, |now, group| group.heartbeat(now, &member_id, generation))
+                .with_group(group, |now, group| group.heartbeat(now, caller, generation))
         };
         self.call(CallKind::Heartbeat, beating).await
     }
 
     async fn leave(&self, member_id: &MemberId) -> Result<(), BrokerError> {
-        let group = &self.options.group;
+        let (group, caller) = (&self.options.group, self.caller(member_id));
         let leaving = async {
-            self.broker
-                .shared
-                .coordinator
-                .with_group(group, |now, group| group.leave(now, member_id))
+            self.broker.shared.coordinator.with_group(group, |now, group| group.leave(now, caller))
         };
         match self.call(CallKind::LeaveGroup, leaving).await {
             // Not a member any more: that is what was wanted.
-            Err(BrokerError::UnknownMember { .. }) => Ok(()),
+            Err(BrokerError::UnknownMember { .. } | BrokerError::FencedInstanceId { .. }) => Ok(()),
             result => result,
         }
     }
@@ -402,6 +402,10 @@ impl Calls {
     async fn pause(&self) -> Result<(), BrokerError> {
         tokio::time::sleep(BACKOFF).await;
         self.session_over(Instant::now()).map_or(Ok(()), Err)
+    }
+
+    fn caller<'a>(&'a self, member_id: &'a MemberId) -> Caller<'a> {
+        Caller { member_id, group_instance_id: self.options.group_instance_id.as_deref() }
     }
 
     fn own_id(&self) -> Result<MemberId, BrokerError> {

@@ -28,12 +28,17 @@ pub(crate) struct Group {
     pub(super) invited: BTreeMap<MemberId, Instant>,
     /// Which member uses a static id.
     pub(super) static_ids: BTreeMap<String, MemberId>,
-    /// Static ids of members that were replaced: whoever still uses the old member id is fenced.
-    pub(super) fenced: BTreeMap<MemberId, String>,
     /// Counts joins, so that members can be told apart by who came first.
     pub(super) joins: u64,
     /// Counts changes that somebody may wait for.
     pub(super) changes: u64,
+}
+
+/// Who makes a call: a static member says each time which instance it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller<'a> {
+    pub(crate) member_id: &'a MemberId,
+    pub(crate) group_instance_id: Option<&'a str>,
 }
 
 /// Where a group is in its rounds.
@@ -100,7 +105,6 @@ impl Group {
             members: BTreeMap::new(),
             invited: BTreeMap::new(),
             static_ids: BTreeMap::new(),
-            fenced: BTreeMap::new(),
             joins: 0,
             changes: 0,
         }
@@ -186,11 +190,12 @@ impl Group {
     /// Asks for the assignment of a generation; the leader brings the plan.
     pub(crate) fn sync(
         &mut self,
-        member_id: &MemberId,
+        caller: Caller<'_>,
         generation: i32,
         plan: &[MemberAssignment],
     ) -> Result<(), BrokerError> {
-        self.check_member(member_id)?;
+        self.check_member(caller)?;
+        let member_id = caller.member_id;
         self.check_generation(generation)?;
         match self.phase {
             Phase::Syncing { .. } => {}
@@ -217,10 +222,10 @@ impl Group {
     pub(crate) fn sync_outcome(
         &mut self,
         now: Instant,
-        member_id: &MemberId,
+        caller: Caller<'_>,
         generation: i32,
     ) -> Option<Result<Bytes, BrokerError>> {
-        if let Err(error) = self.check_member(member_id) {
+        if let Err(error) = self.check_member(caller) {
             return Some(Err(error));
         }
         if self.generation != generation {
@@ -230,7 +235,7 @@ impl Group {
             Phase::Syncing { .. } => None,
             Phase::Empty | Phase::Joining { .. } => Some(Err(self.rebalancing())),
             Phase::Stable => {
-                let member = self.member_mut(member_id);
+                let member = self.member_mut(caller.member_id);
                 member.standing = Standing::Synced;
                 member.live(now);
                 Some(Ok(member.assignment.clone()))
@@ -242,12 +247,12 @@ impl Group {
     pub(crate) fn heartbeat(
         &mut self,
         now: Instant,
-        member_id: &MemberId,
+        caller: Caller<'_>,
         generation: i32,
     ) -> Result<(), BrokerError> {
-        self.check_member(member_id)?;
+        self.check_member(caller)?;
         self.check_generation(generation)?;
-        self.member_mut(member_id).live(now);
+        self.member_mut(caller.member_id).live(now);
         match self.phase {
             Phase::Joining { .. } => Err(self.rebalancing()),
             Phase::Empty | Phase::Syncing { .. } | Phase::Stable => Ok(()),
@@ -255,9 +260,9 @@ impl Group {
     }
 
     /// A member goes of its own will.
-    pub(crate) fn leave(&mut self, now: Instant, member_id: &MemberId) -> Result<(), BrokerError> {
-        self.check_member(member_id)?;
-        self.remove(member_id, now);
+    pub(crate) fn leave(&mut self, now: Instant, caller: Caller<'_>) -> Result<(), BrokerError> {
+        self.check_member(caller)?;
+        self.remove(caller.member_id, now);
         Ok(())
     }
 
@@ -268,7 +273,10 @@ impl Group {
         if from_outside && self.members.is_empty() {
             return Ok(());
         }
-        self.check_member(&grant.member_id)?;
+        self.check_member(Caller {
+            member_id: &grant.member_id,
+            group_instance_id: grant.group_instance_id.as_deref(),
+        })?;
         self.check_generation(grant.generation)?;
         self.member_mut(&grant.member_id).live(now);
         match self.phase {
@@ -402,24 +410,24 @@ impl Group {
         let gone = self.members.remove(member_id);
         if let Some(static_id) = gone.and_then(|member| member.group_instance_id) {
             self.static_ids.remove(&static_id);
-            self.fenced.retain(|_, fenced| *fenced != static_id);
         }
     }
 
-    pub(super) fn check_member(&self, member_id: &MemberId) -> Result<(), BrokerError> {
+    /// Whether this is a member. A static one is fenced as soon as another process is the instance, also if its own
+    /// place was given up before that one came.
+    pub(super) fn check_member(&self, caller: Caller<'_>) -> Result<(), BrokerError> {
+        let Caller { member_id, group_instance_id } = caller;
+        if let Some(instance_id) = group_instance_id
+            && self.static_ids.get(instance_id).is_some_and(|holder| holder != member_id)
+        {
+            let instance_id = instance_id.to_owned();
+            return Err(BrokerError::FencedInstanceId { group: self.name.clone(), instance_id });
+        }
         if self.members.contains_key(member_id) {
             return Ok(());
         }
-        Err(match self.fenced.get(member_id) {
-            Some(static_id) => BrokerError::FencedInstanceId {
-                group: self.name.clone(),
-                instance_id: static_id.clone(),
-            },
-            None => BrokerError::UnknownMember {
-                group: self.name.clone(),
-                member_id: member_id.as_str().to_owned(),
-            },
-        })
+        let member_id = member_id.as_str().to_owned();
+        Err(BrokerError::UnknownMember { group: self.name.clone(), member_id })
     }
 
     fn check_generation(&self, generation: i32) -> Result<(), BrokerError> {

@@ -10,6 +10,7 @@ mod wire;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use bytes::Bytes;
 use headwater_assignor::{Lag, WarmupProgress};
@@ -60,6 +61,8 @@ pub(crate) struct MemberFacts {
     pub(crate) task_counts: BTreeMap<u32, u32>,
     /// The source topics that it has seen, with their numbers of partitions; none: it does not say.
     pub(crate) source_topics: SourceTopics,
+    /// When this process of it began, by its own clock; 0: it does not say.
+    pub(crate) started_ms: i64,
 }
 
 /// What the leader tells a member.
@@ -99,6 +102,20 @@ pub(crate) struct MemberPlan {
     /// The source topics that the tasks follow from, with their numbers of partitions; none: the leader
     /// does not say.
     pub(crate) source_topics: SourceTopics,
+    /// For which process of the member it is; none: the leader does not say.
+    pub(crate) made_for: Option<MadeFor>,
+}
+
+/// For which process of a member a plan is. A static member that is back gets the plan of the one before, which the
+/// group goes on with; with this it knows that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MadeFor {
+    /// When that process began.
+    pub(crate) started_ms: i64,
+    /// What it said that the same instance says again after a restart ([`MemberFacts::lasting`]).
+    pub(crate) lasting: u64,
+    /// The next round was up to it: it had tasks to release, or leads and is to look again.
+    pub(crate) is_counted_on: bool,
 }
 
 /// What a member that can be asked has.
@@ -165,8 +182,18 @@ impl MemberFacts {
             endpoint: self.endpoint.clone(),
             task_counts: self.task_counts.clone(),
             source_topics: self.source_topics.clone(),
+            started_ms: self.started_ms,
         };
         message.encode_to_vec().into()
+    }
+
+    /// What a restart does not change, as one number, as long as the instance is the same in the same place. The hash may
+    /// differ between builds of the standard library; then there is one round more.
+    pub(crate) fn lasting(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.process_id, self.capacity, &self.tags, &self.rack).hash(&mut hasher);
+        (&self.transactional_ids, &self.endpoint, &self.task_counts).hash(&mut hasher);
+        hasher.finish()
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FactsError> {
@@ -192,6 +219,7 @@ impl MemberFacts {
             endpoint: message.endpoint,
             task_counts: message.task_counts,
             source_topics: message.source_topics,
+            started_ms: message.started_ms,
         })
     }
 }
@@ -214,6 +242,7 @@ impl MemberPlan {
             notes: self.notes.iter().map(wire::note).collect(),
             hosts: self.hosts.iter().map(wire::host).collect(),
             source_topics: self.source_topics.clone(),
+            made_for: self.made_for.map(Into::into),
         };
         message.encode_to_vec().into()
     }
@@ -237,6 +266,7 @@ impl MemberPlan {
             notes: wire::notes(message.notes),
             hosts: wire::hosts(message.hosts),
             source_topics: message.source_topics,
+            made_for: message.made_for.map(Into::into),
         })
     }
 }

@@ -43,6 +43,7 @@ fn messages_read_back() {
         endpoint: Some("one:4460".to_owned()),
         task_counts: [(0, 1), (1, 301)].into(),
         source_topics: [("lines".to_owned(), 301)].into(),
+        started_ms: -5,
     };
     assert_eq!(MemberFacts::decode(&facts.encode()).unwrap(), facts);
     let plan = MemberPlan {
@@ -66,6 +67,7 @@ fn messages_read_back() {
         hosts: [("two:4460".to_owned(), HostShare { active: tasks(&[1]), standby: tasks(&[2]) })]
             .into(),
         source_topics: [("lines".to_owned(), 12)].into(),
+        made_for: Some(MadeFor { started_ms: 4, lasting: u64::MAX, is_counted_on: true }),
     };
     assert_eq!(MemberPlan::decode(&plan.encode()).unwrap(), plan);
 }

@@ -50,6 +50,8 @@ pub(super) struct MemberFacts {
     pub(super) task_counts: BTreeMap<u32, u32>,
     #[prost(btree_map = "string, uint32", tag = "18")]
     pub(super) source_topics: BTreeMap<String, u32>,
+    #[prost(sint64, tag = "19")]
+    pub(super) started_ms: i64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -117,6 +119,32 @@ pub(super) struct MemberPlan {
     pub(super) hosts: Vec<HostShare>,
     #[prost(btree_map = "string, uint32", tag = "15")]
     pub(super) source_topics: BTreeMap<String, u32>,
+    #[prost(message, optional, tag = "16")]
+    pub(super) made_for: Option<MadeFor>,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct MadeFor {
+    #[prost(sint64, tag = "1")]
+    pub(super) started_ms: i64,
+    #[prost(fixed64, tag = "2")]
+    pub(super) lasting: u64,
+    #[prost(bool, tag = "3")]
+    pub(super) is_counted_on: bool,
+}
+
+impl From<super::MadeFor> for MadeFor {
+    fn from(made_for: super::MadeFor) -> Self {
+        let super::MadeFor { started_ms, lasting, is_counted_on } = made_for;
+        Self { started_ms, lasting, is_counted_on }
+    }
+}
+
+impl From<MadeFor> for super::MadeFor {
+    fn from(made_for: MadeFor) -> Self {
+        let MadeFor { started_ms, lasting, is_counted_on } = made_for;
+        Self { started_ms, lasting, is_counted_on }
+    }
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

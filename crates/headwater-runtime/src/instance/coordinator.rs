@@ -238,6 +238,10 @@ pub(super) struct Coordinator {
     beats: Beats,
     /// How often it has asked for a round of its own accord.
     rejoins: u64,
+    /// When this process began, by the wall clock: it tells its plans from those of the one before.
+    started_ms: i64,
+    /// What it last said that a restart does not change.
+    lasting: u64,
     shutdown_requested: bool,
     ending: Ending,
     /// What becomes of its membership at the end.
@@ -326,6 +330,8 @@ impl Coordinator {
             leading: Leading::default(),
             beats: Beats::default(),
             rejoins: 0,
+            started_ms: shared.clock.wall_ms(),
+            lasting: 0,
             shutdown_requested: false,
             ending: Ending::No,
             membership: GroupMembership::Default,

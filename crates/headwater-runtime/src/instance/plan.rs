@@ -19,7 +19,7 @@ use headwater_topology::{TaskId, TaskPlan};
 
 use super::ends::Racks;
 use crate::config::StreamsConfig;
-use crate::facts::{HostShare, MemberFacts, MemberPlan, StandingShare, TaskNote};
+use crate::facts::{HostShare, MadeFor, MemberFacts, MemberPlan, StandingShare, TaskNote};
 use crate::topics_check::SourceTopics;
 
 #[cfg(feature = "fuzzing")]
@@ -73,7 +73,8 @@ pub(super) fn plan(
     let members = facts.members;
     if members.values().any(|facts| facts.shutdown_requested) {
         let stop = MemberPlan { shutdown: true, ..MemberPlan::default() };
-        let told = members.keys().map(|member| (member.clone(), stop.clone())).collect();
+        let mut told = members.keys().map(|member| (member.clone(), stop.clone())).collect();
+        name_processes(members, &mut told);
         return Ok(Planned { told, ..Planned::default() });
     }
     let (leaving, staying): (Members, Members) =
@@ -93,8 +94,23 @@ pub(super) fn plan(
         plan.source_topics.clone_from(facts.source_topics);
     }
     name_transactional_ids(members, &mut planned.told);
+    name_processes(members, &mut planned.told);
     name_hosts(&staying, &mut planned.told);
     Ok(planned)
+}
+
+/// Tells everybody for which process of it the plan is.
+fn name_processes(members: &Members, told: &mut BTreeMap<MemberId, MemberPlan>) {
+    for (member, plan) in told {
+        let Some(facts) = members.get(member).filter(|facts| facts.started_ms != 0) else {
+            continue;
+        };
+        plan.made_for = Some(MadeFor {
+            started_ms: facts.started_ms,
+            lasting: facts.lasting(),
+            is_counted_on: !facts.owned.is_subset(&plan.active),
+        });
+    }
 }
 
 /// Tells everybody who has which tasks, of those that can be asked. What is withheld counts for who

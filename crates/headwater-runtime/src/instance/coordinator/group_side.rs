@@ -80,7 +80,9 @@ impl Coordinator {
             endpoint: self.shared.config.application_server.clone(),
             task_counts: self.shared.task_counts(),
             source_topics: self.topics.seen.clone(),
+            started_ms: self.started_ms,
         };
+        self.lasting = facts.lasting();
         // What has just been seen will be read when the round is over.
         let seen = self.topics.seen.keys().map(|topic| TopicName::from(topic.as_str()));
         let topics: BTreeSet<TopicName> =
@@ -99,11 +101,16 @@ impl Coordinator {
                 let generation = grant.generation;
                 self.grants.replace(Some(grant));
                 match MemberPlan::decode(&assignment) {
+                    Ok(plan) if self.is_outdated(&plan) && plan.shutdown => self.ask_for_a_round(),
                     Ok(mut plan) => {
                         self.match_topics(&plan.source_topics);
                         self.leave_out_unknown(&mut plan);
                         self.follow(&plan);
                         self.plan_holds(generation);
+                        if self.is_outdated(&plan) {
+                            tracing::info!("the plan is for what this static member was before");
+                            self.ask_for_a_round();
+                        }
                     }
                     Err(error) => {
                         tracing::error!(%error, "the leader's plan is not followed");
@@ -120,6 +127,16 @@ impl Coordinator {
                 self.member = Member::Left;
             }
         }
+    }
+
+    /// Whether a plan is for the process of this static member before this one, and that was another instance, or
+    /// should have asked for the next round; or it asked everybody to stop.
+    fn is_outdated(&self, plan: &MemberPlan) -> bool {
+        plan.made_for.is_some_and(|made_for| {
+            let is_counted_on = made_for.is_counted_on || plan.shutdown;
+            made_for.started_ms != self.started_ms
+                && (made_for.lasting != self.lasting || is_counted_on)
+        })
     }
 
     /// Joins a round that somebody else has asked for. What is just being released is waited for, not

@@ -164,8 +164,14 @@ impl Coordinator {
             Ok(planned) => {
                 log(generation, self.shared.assignor.name(), &planned);
                 self.leading.planned = Some((generation, planned.followup));
+                let (looks_again, started_ms) =
+                    (planned.followup != FollowUp::None, self.started_ms);
                 let told = planned.told.into_iter();
-                assignments.extend(told.map(|(member_id, plan)| {
+                assignments.extend(told.map(|(member_id, mut plan)| {
+                    let ours = plan.made_for.as_mut().filter(|it| it.started_ms == started_ms);
+                    if let Some(made_for) = ours {
+                        made_for.is_counted_on |= looks_again;
+                    }
                     let active = plan.active.iter();
                     let partitions = active.flat_map(|task| matched.inputs(*task)).collect();
                     MemberAssignment { member_id, assignment: plan.encode(), partitions }

@@ -48,6 +48,7 @@ fn members(members: &[(u32, &[u32])]) -> BTreeMap<MemberId, MemberFacts> {
             endpoint: None,
             task_counts: BTreeMap::new(),
             source_topics: SourceTopics::new(),
+            started_ms: 1,
         };
         (MemberId::from(char::from(name).to_string()), facts)
     };
@@ -133,6 +134,32 @@ fn who_gets_tasks_ends_the_transactions_of_those_that_are_gone() {
         .collect();
     let all = ids(&["a-1", "b-1"]);
     assert_eq!(told, [(2, all.clone(), ids(&[])), (2, all, ids(&["gone-1"]))]);
+}
+
+#[test]
+fn a_plan_says_for_which_process_it_is_and_whether_that_has_to_ask_for_the_next_round() {
+    let mut members = members(&[(1, &[0, 1, 2, 3]), (1, &[])]);
+    let started = [7, 0];
+    for (facts, started_ms) in members.values_mut().zip(started) {
+        facts.started_ms = started_ms;
+    }
+    let planned = make_plan(&MinimumMovement::default(), &members).unwrap();
+    let made_for: Vec<_> = planned.told.into_values().map(|plan| plan.made_for).collect();
+    let lasting = members.values().next().unwrap().lasting();
+    let releases = MadeFor { started_ms: 7, lasting, is_counted_on: true };
+    assert_eq!(made_for, [Some(releases), None], "one of an older version does not say");
+
+    let restarted = |change: fn(&mut MemberFacts)| {
+        let mut facts = members.values().next().unwrap().clone();
+        (facts.started_ms, facts.rejoins) = (8, 5);
+        facts.owned.clear();
+        change(&mut facts);
+        facts.lasting() == lasting
+    };
+    assert!(restarted(|_| {}));
+    assert!(!restarted(|facts| facts.capacity = 2));
+    assert!(!restarted(|facts| facts.process_id = Uuid::nil()));
+    assert!(!restarted(|facts| facts.endpoint = Some("one:4460".to_owned())));
 }
 
 #[test]

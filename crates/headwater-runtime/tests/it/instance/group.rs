@@ -4,7 +4,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use headwater_broker::{Broker, BrokerError, GroupEvent, GroupId, GroupOptions, MemberId};
 use headwater_embedded::{CallKind, Fault, FaultPlan, Target};
-use headwater_runtime::{Instance, InstanceState, StreamsConfig, UncaughtReaction};
+use headwater_runtime::{Instance, InstanceError, InstanceState, StreamsConfig, UncaughtReaction};
 
 use super::harness::{APPLICATION, OnWord, WordCount, World, close, running, stopped};
 
@@ -139,17 +139,21 @@ async fn members_of_another_protocol_are_waited_out() {
     close(instance).await;
 }
 
+/// Fails at one word.
+fn poison() -> OnWord {
+    OnWord(Arc::new(|word| match word {
+        "poison" => Err("poison".into()),
+        _ => Ok(()),
+    }))
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_instance_can_stop_the_application() {
     let world = World::new().await;
     let directory = tempfile::tempdir().unwrap();
     let instance = |config: StreamsConfig| {
-        let on_word = OnWord(Arc::new(|word| match word {
-            "poison" => Err("poison".into()),
-            _ => Ok(()),
-        }));
         world
-            .builder(WordCount { on_word: Some(on_word) })
+            .builder(WordCount { on_word: Some(poison()) })
             .config(config)
             .uncaught_exception_handler(|_| UncaughtReaction::ShutdownApplication)
             .start()
@@ -208,4 +212,83 @@ async fn a_static_member_that_comes_back_soon_moves_nothing() {
     close(one).await;
     tasks_settle(&[&two], &[4]).await;
     close(two).await;
+}
+
+/// A static member that is back gets the plan of the process before it, which the broker keeps: it must not go by that when it is
+/// not what it was.
+#[tokio::test(start_paused = true)]
+async fn a_static_member_that_comes_back_as_another_has_the_group_plan_anew() {
+    let world = World::new().await;
+    let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let start = async |number: usize, threads: usize| {
+        let config = world
+            .config()
+            .state_dir(directories[number].path())
+            .num_stream_threads(threads)
+            .group_instance_id(format!("instance-{number}"));
+        world.builder(WordCount::default()).config(config).start().await.unwrap()
+    };
+    let (one, two) = (start(0, 1).await, start(1, 1).await);
+    tasks_settle(&[&one, &two], &[2, 2]).await;
+    close(one).await;
+    let one = start(0, 3).await;
+    tasks_settle(&[&one, &two], &[3, 1]).await;
+    world.write("a b a").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1)]).await;
+    close(one).await;
+    close(two).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn static_members_that_were_told_to_stop_run_again_when_they_are_started() {
+    let world = World::new().await;
+    let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let start = async |number: usize, processor: WordCount| {
+        let config = world
+            .config()
+            .state_dir(directories[number].path())
+            .group_instance_id(format!("instance-{number}"));
+        let builder = world.builder(processor).config(config);
+        let builder = builder.uncaught_exception_handler(|_| UncaughtReaction::ShutdownApplication);
+        builder.start().await.unwrap()
+    };
+    let poisoned = || WordCount { on_word: Some(poison()) };
+    let (one, two) = (start(0, poisoned()).await, start(1, poisoned()).await);
+    tasks_settle(&[&one, &two], &[2, 2]).await;
+    world.write("poison").await;
+    assert_eq!(stopped(&one).await, InstanceState::Error);
+    assert_eq!(stopped(&two).await, InstanceState::Error);
+    close(one).await;
+    close(two).await;
+    // Within their sessions.
+    let (one, two) = (start(0, WordCount::default()).await, start(1, WordCount::default()).await);
+    tasks_settle(&[&one, &two], &[2, 2]).await;
+    close(one).await;
+    close(two).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_older_of_two_with_the_same_id_gives_its_tasks_up_and_says_why() {
+    let world = World::new().await;
+    let directories = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let start = async |directory: usize, id: &str| {
+        let config = world.config().state_dir(directories[directory].path()).group_instance_id(id);
+        world.builder(WordCount::default()).config(config).start().await.unwrap()
+    };
+    let (other, older) = (start(0, "other").await, start(1, "same").await);
+    tasks_settle(&[&other, &older], &[2, 2]).await;
+    world.write("a b a").await;
+    world.wait_for_counts(&[("a", 2), ("b", 1)]).await;
+    let newer = start(2, "same").await;
+    assert_eq!(stopped(&older).await, InstanceState::Error);
+    assert!(older.tasks().is_empty(), "{:?}", older.tasks());
+    let error = older.error().expect("it says why");
+    let fenced = |source: &BrokerError| matches!(source, BrokerError::FencedInstanceId { .. });
+    assert!(matches!(&*error, InstanceError::Membership { source } if fenced(source)), "{error:?}");
+    close(older).await;
+    tasks_settle(&[&other, &newer], &[2, 2]).await;
+    world.write("a b c").await;
+    world.wait_for_counts(&[("a", 3), ("b", 2), ("c", 1)]).await;
+    close(other).await;
+    close(newer).await;
 }

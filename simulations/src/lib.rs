@@ -38,6 +38,8 @@ pub struct Scheduled {
     pub guarantee: ProcessingGuarantee,
     /// Whether it was run with a [group](Workload::group_simulation).
     pub is_group: bool,
+    /// Whether all instances are static members whatever the seed says; of groups.
+    pub is_static: bool,
     /// Kinds of faults that there were not yet when a seed was kept: with more of them it means another schedule.
     pub without: &'static [FaultKind],
     /// The seed.
@@ -70,12 +72,12 @@ pub const KEPT: &[Scheduled] = &[
 impl Scheduled {
     const fn at_least_once(workload: Workload, seed: u64) -> Self {
         let guarantee = ProcessingGuarantee::AtLeastOnce;
-        Self { workload, guarantee, is_group: false, without: &[], seed }
+        Self { workload, guarantee, is_group: false, is_static: false, without: &[], seed }
     }
 
     const fn exactly_once(workload: Workload, seed: u64) -> Self {
         let guarantee = ProcessingGuarantee::ExactlyOnceV2;
-        Self { workload, guarantee, is_group: false, without: &[], seed }
+        Self { workload, guarantee, is_group: false, is_static: false, without: &[], seed }
     }
 
     const fn in_a_group(self) -> Self {
@@ -97,14 +99,20 @@ impl Scheduled {
             (self.workload.simulation(self.guarantee)?, FaultKind::ALL.to_vec())
         };
         let kinds = kinds.into_iter().filter(|kind| !self.without.contains(kind));
-        Ok(simulation.fault_kinds(kinds))
+        let simulation = simulation.fault_kinds(kinds);
+        Ok(if self.is_static { simulation.static_members(1) } else { simulation })
     }
 }
 
-/// What strikes groups: what is of groups alone twice as often.
+/// What strikes groups: what is of groups, or of static members, alone twice as often.
 fn group_kinds() -> Vec<FaultKind> {
-    FaultKind::ALL.into_iter().chain(FaultKind::GROUP).chain(FaultKind::GROUP).collect()
+    let of_groups = [FaultKind::GROUP, FaultKind::GROUP].concat();
+    let of_static = [FaultKind::STATIC, FaultKind::STATIC].concat();
+    [FaultKind::ALL.to_vec(), of_groups, of_static].concat()
 }
+
+/// In one of so many schedules of groups all instances are static members.
+const STATIC_ONE_IN: u64 = 4;
 
 /// Partitions of every topic.
 const PARTITIONS: i32 = 2;
@@ -145,7 +153,7 @@ impl Workload {
     }
 
     /// Its simulation with groups of up to five instances, up to two standbys and warm-ups, of which some come and go as
-    /// another version, and everything that can befall a group.
+    /// another version, and everything that can befall a group. One group in four is of static members.
     ///
     /// # Errors
     /// None: the topologies are right.
@@ -165,6 +173,7 @@ impl Workload {
             })
             .instances(2..=5)
             .standbys(0..=2)
+            .static_members(STATIC_ONE_IN)
             .fault_kinds(group_kinds()))
     }
 

@@ -33,6 +33,9 @@ struct Arguments {
     /// Groups of up to five instances, with standbys and warm-ups, and everything that can befall a group.
     #[arg(long)]
     group: bool,
+    /// With `--group`: every group is of static members, and not one in four.
+    #[arg(long = "static", requires = "group")]
+    is_static: bool,
     /// The seeds that have found something, each without the kinds of faults that came later.
     #[arg(long, conflicts_with_all = ["seeds", "guarantee", "workload", "group"])]
     kept: bool,
@@ -104,6 +107,7 @@ fn runs(
             workload: arguments.workload.unwrap_or(workload),
             guarantee: arguments.guarantee.unwrap_or(guarantee),
             is_group: arguments.group,
+            is_static: arguments.is_static,
             without: &[],
             seed,
         }
@@ -114,8 +118,9 @@ fn runs(
 fn so_far(total: &Summary, violations: usize, elapsed: Duration) -> String {
     let per_minute = u128::from(total.schedules) * 60_000 / elapsed.as_millis().max(1);
     format!(
-        "{} schedules, {} records, {} faults, {} crashes, {} s of their time; {per_minute} a minute; {violations} violations",
+        "{} schedules, {} of static members, {} records, {} faults, {} crashes, {} s of their time; {per_minute} a minute; {violations} violations",
         total.schedules,
+        total.of_static,
         total.records,
         total.faults,
         total.crashes,

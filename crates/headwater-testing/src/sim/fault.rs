@@ -59,6 +59,10 @@ pub enum FaultKind {
     OtherVersion,
     /// Somebody joins the group for a while whose facts nobody can read: a version that is too new.
     Stranger,
+    /// A static member is started on another machine, with nothing on its disk, while its process goes on where it was, or
+    /// stands still and goes on later: for a while two processes have the same id. (Only in schedules with
+    /// [static members](super::Simulation::static_members).)
+    Elsewhere,
 }
 
 impl FaultKind {
@@ -88,4 +92,7 @@ impl FaultKind {
     /// What strikes the group.
     pub const GROUP: [Self; 5] =
         [Self::LeaderCrash, Self::Flapping, Self::Blackout, Self::OtherVersion, Self::Stranger];
+
+    /// What strikes static members only.
+    pub const STATIC: [Self; 1] = [Self::Elsewhere];
 }

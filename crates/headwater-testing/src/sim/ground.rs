@@ -46,7 +46,8 @@ pub(crate) enum PlanMoment {
     After,
 }
 
-/// Who has asked to commit a partition in a generation.
+/// Who has asked to commit a partition in a generation. A static member is the same under another member id: what asks
+/// under the old one is refused.
 #[derive(Debug, Default)]
 struct Commits {
     by: BTreeMap<(TopicPartition, i32), String>,
@@ -101,7 +102,8 @@ impl Ground {
 
     /// Somebody asks to commit.
     pub(crate) fn note_commit(&self, grant: &Grant, offsets: &[OffsetCommit]) {
-        let member = grant.member_id.as_str();
+        let instance = grant.group_instance_id.as_deref();
+        let member = instance.unwrap_or_else(|| grant.member_id.as_str());
         let mut commits = self.commits.lock();
         for commit in offsets {
             let of = (commit.topic_partition.clone(), grant.generation);

@@ -16,6 +16,8 @@ pub struct Report {
     pub seed: u64,
     /// Instances.
     pub instances: usize,
+    /// Whether they were static members.
+    pub are_static: bool,
     /// Records that were written.
     pub records: usize,
     /// Faults that were drawn.
@@ -36,6 +38,8 @@ pub struct Report {
 pub struct Summary {
     /// Schedules that were run.
     pub schedules: u64,
+    /// Of them, those with static members.
+    pub of_static: u64,
     /// Records that were written in them.
     pub records: u64,
     /// Faults in them.
@@ -50,6 +54,7 @@ impl Summary {
     /// Adds what others came to.
     pub fn merge(&mut self, other: &Self) {
         self.schedules += other.schedules;
+        self.of_static += other.of_static;
         self.records += other.records;
         self.faults += other.faults;
         self.crashes += other.crashes;
@@ -59,6 +64,7 @@ impl Summary {
     pub(crate) fn add(&mut self, report: &Report) {
         let wide = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         self.schedules += 1;
+        self.of_static += u64::from(report.are_static);
         self.records += wide(report.records);
         self.faults += wide(report.faults);
         self.crashes += wide(report.crashes);

@@ -2,6 +2,7 @@
 
 mod draw;
 
+use std::num::NonZeroU64;
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub(crate) struct Shape {
     pub(crate) faults: RangeInclusive<usize>,
     pub(crate) kinds: Vec<FaultKind>,
     pub(crate) own_faults: usize,
+    /// In one of so many schedules all instances are static members.
+    pub(crate) static_members: Option<NonZeroU64>,
 }
 
 /// A schedule.
@@ -28,6 +31,8 @@ pub(crate) struct Shape {
 pub(crate) struct Schedule {
     pub(crate) threads: Vec<usize>,
     pub(crate) standbys: u32,
+    /// With static members: the threads of an instance on the machine that is spare at first.
+    pub(crate) spare_threads: Option<usize>,
     /// The broker syncs what it acknowledges, and its machine loses its power; otherwise only its process
     /// dies.
     pub(crate) broker_syncs: bool,
@@ -78,7 +83,7 @@ impl Action {
     /// How long peace has to wait for it: who stands still is to go on while others have what was its.
     fn lasts(&self) -> Duration {
         match self {
-            Self::Fault(Fault::Pause { lasts, .. }) => *lasts,
+            Self::Fault(Fault::Pause { lasts, .. } | Fault::Elsewhere { lasts, .. }) => *lasts,
             Self::Fault(Fault::Stop { stop, .. }) => stop.lasts,
             _ => Duration::ZERO,
         }
@@ -114,6 +119,10 @@ impl Schedule {
         let drawn = |chance: &mut Chance, range: &RangeInclusive<usize>| {
             chance.index(*range.start()..*range.end() + 1)
         };
+        let spare_threads = shape.spare_threads(seed);
+        let is_drawn =
+            |kind: &&FaultKind| spare_threads.is_some() || !FaultKind::STATIC.contains(kind);
+        let kinds: Vec<FaultKind> = shape.kinds.iter().filter(is_drawn).copied().collect();
         let instances = drawn(&mut chance, &shape.instances).max(1);
         let threads = (0..instances).map(|_| chance.index(1..3)).collect();
         let (fewest, most) = (*shape.standbys.start(), *shape.standbys.end());
@@ -136,19 +145,19 @@ impl Schedule {
         let faults = drawn(&mut chance, &shape.faults);
         for _ in 0..faults {
             let when = chance.in_range(0..at + 1_000);
-            let choices = shape.kinds.len() + shape.own_faults;
+            let choices = kinds.len() + shape.own_faults;
             if choices == 0 {
                 break;
             }
             let choice = chance.index(0..choices);
-            match shape.kinds.get(choice) {
+            match kinds.get(choice) {
                 Some(FaultKind::Flapping) => flap(&mut chance, when, instances, &mut actions),
                 Some(FaultKind::Blackout) => black_out(&mut chance, when, instances, &mut actions),
                 Some(kind) => {
                     let fault = Fault::draw(*kind, &mut chance, shape, instances);
                     actions.push((when, Action::Fault(fault)));
                 }
-                None => actions.push((when, Action::Own(choice - shape.kinds.len()))),
+                None => actions.push((when, Action::Own(choice - kinds.len()))),
             }
         }
         actions.sort_by_key(|(at, _)| *at);
@@ -157,7 +166,17 @@ impl Schedule {
             at + u64::try_from(action.lasts().as_millis()).unwrap_or(u64::MAX)
         };
         let peace_ms = actions.iter().map(over).max().unwrap_or(0) + TO_PEACE_MS;
-        Self { threads, standbys, broker_syncs, actions, peace_ms, faults }
+        Self { threads, standbys, spare_threads, broker_syncs, actions, peace_ms, faults }
+    }
+}
+
+impl Shape {
+    /// The threads on a spare machine, if all instances are static members with this seed. Drawn apart: schedules without
+    /// static members are what they were before there were any.
+    fn spare_threads(&self, seed: u64) -> Option<usize> {
+        let mut chance = Chance::new(seed).fork(7);
+        let is_static = self.static_members.is_some_and(|one_in| chance.one_in(one_in.get()));
+        is_static.then(|| chance.index(1..3))
     }
 }
 
@@ -174,6 +193,7 @@ mod tests {
             faults: 5..=12,
             kinds: FaultKind::ALL.into_iter().chain(FaultKind::GROUP).collect(),
             own_faults: 1,
+            static_members: None,
         }
     }
 
@@ -195,6 +215,28 @@ mod tests {
             assert!((5..=12).contains(&schedule.faults));
             assert!((1..=3).contains(&schedule.threads.len()));
         }
+    }
+
+    #[test]
+    fn static_members_leave_the_other_schedules_as_they_were() {
+        let before = shape(ProcessingGuarantee::ExactlyOnceV2);
+        let mut with = before.clone();
+        with.kinds.extend(FaultKind::STATIC);
+        with.static_members = NonZeroU64::new(4);
+        let (mut are_static, mut elsewhere) = (0, 0);
+        for seed in 0..400 {
+            let schedule = Schedule::new(seed, &with);
+            if schedule.spare_threads.is_none() {
+                assert_eq!(schedule, Schedule::new(seed, &before));
+            } else {
+                are_static += 1;
+                let is_elsewhere =
+                    |action: &Action| matches!(action, Action::Fault(Fault::Elsewhere { .. }));
+                elsewhere += schedule.actions.iter().filter(|(_, it)| is_elsewhere(it)).count();
+            }
+        }
+        assert!((70..130).contains(&are_static), "{are_static}");
+        assert!(elsewhere > 0);
     }
 
     #[test]

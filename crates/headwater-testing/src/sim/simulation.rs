@@ -1,6 +1,7 @@
 //! Setting a simulation up, and running its schedules.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
@@ -87,6 +88,7 @@ impl Simulation {
                 faults: 5..=12,
                 kinds: FaultKind::ALL.to_vec(),
                 own_faults: 0,
+                static_members: None,
             },
         }
     }
@@ -170,6 +172,15 @@ impl Simulation {
     #[must_use]
     pub fn fault_kinds(mut self, kinds: impl IntoIterator<Item = FaultKind>) -> Self {
         self.shape.kinds = kinds.into_iter().collect();
+        self
+    }
+
+    /// In one of so many schedules all instances are static members; in none with 0, as without this. They are closed
+    /// with and without leaving the group, come back within their session and after it, and under
+    /// [`FaultKind::Elsewhere`] two processes have the same id.
+    #[must_use]
+    pub fn static_members(mut self, one_in: u64) -> Self {
+        self.shape.static_members = NonZeroU64::new(one_in);
         self
     }
 

@@ -37,15 +37,16 @@ impl Stops {
 
     /// Whether it stops here, and for how long; counts what passes.
     pub(crate) fn take(&mut self, kind: CallKind, at: StopPoint) -> Option<Duration> {
-        let here = self.0.iter_mut().position(|stop| {
-            let is_meant = stop.kind == kind && stop.at == at;
-            let stops = is_meant && stop.passes == 0;
-            if is_meant && !stops {
-                stop.passes -= 1;
+        let mut here = None;
+        for (index, stop) in self.0.iter_mut().enumerate() {
+            if stop.kind == kind && stop.at == at {
+                match stop.passes.checked_sub(1) {
+                    Some(left) => stop.passes = left,
+                    None => here = here.or(Some(index)),
+                }
             }
-            stops
-        })?;
-        Some(self.0.remove(here).lasts)
+        }
+        Some(self.0.remove(here?).lasts)
     }
 }
 
@@ -61,16 +62,20 @@ mod tests {
             passes,
             lasts: Duration::from_millis(ms),
         };
-        let mut stops = Stops::default();
-        stops.add(stop(StopPoint::Request, 2, 1));
-        stops.add(stop(StopPoint::Request, 0, 2));
-        stops.add(stop(StopPoint::LeavesBehind, 0, 3));
-        let mut take = |kind, at| stops.take(kind, at).map(|lasts| lasts.as_millis());
-        assert_eq!(take(CallKind::Produce, StopPoint::Request), None);
-        assert_eq!(take(CallKind::EndTxn, StopPoint::Answer), None);
-        let at_requests = [0; 5].map(|_| take(CallKind::EndTxn, StopPoint::Request));
-        assert_eq!(at_requests, [Some(2), None, Some(1), None, None]);
-        assert_eq!(take(CallKind::EndTxn, StopPoint::LeavesBehind), Some(3));
-        assert_eq!(take(CallKind::EndTxn, StopPoint::LeavesBehind), None);
+        let of_requests = [stop(StopPoint::Request, 2, 1), stop(StopPoint::Request, 0, 2)];
+        // In whatever order they came.
+        for [one, other] in [of_requests, [of_requests[1], of_requests[0]]] {
+            let mut stops = Stops::default();
+            stops.add(one);
+            stops.add(other);
+            stops.add(stop(StopPoint::LeavesBehind, 0, 3));
+            let mut take = |kind, at| stops.take(kind, at).map(|lasts| lasts.as_millis());
+            assert_eq!(take(CallKind::Produce, StopPoint::Request), None);
+            assert_eq!(take(CallKind::EndTxn, StopPoint::Answer), None);
+            let at_requests = [0; 5].map(|_| take(CallKind::EndTxn, StopPoint::Request));
+            assert_eq!(at_requests, [Some(2), None, Some(1), None, None]);
+            assert_eq!(take(CallKind::EndTxn, StopPoint::LeavesBehind), Some(3));
+            assert_eq!(take(CallKind::EndTxn, StopPoint::LeavesBehind), None);
+        }
     }
 }

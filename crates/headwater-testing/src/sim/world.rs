@@ -5,6 +5,7 @@ mod broker;
 mod faults;
 mod looks;
 mod memory;
+mod places;
 mod rest;
 mod stranger;
 
@@ -33,6 +34,7 @@ use super::schedule::{Action, Schedule};
 use super::simulation::Simulation;
 use super::stores::Stores;
 use super::story::{Story, Trace};
+use places::Places;
 
 /// A run.
 pub(crate) struct World<'a> {
@@ -49,8 +51,12 @@ pub(crate) struct World<'a> {
     broker_syncs: bool,
     /// How long it stays down.
     broker_back_after: Duration,
+    /// Counts what was done to markers.
+    marker_plans: u64,
     machines: Vec<Arc<Machine>>,
     processes: Vec<Process>,
+    /// Where the instances run.
+    places: Places,
     /// How long a machine stays down after its next crash or close.
     back_after: Vec<Duration>,
     /// Who runs the other version of the application, and who is to the next time.
@@ -69,6 +75,7 @@ pub(crate) struct World<'a> {
     record_chance: Chance,
     own_chance: Chance,
     disk_chance: Chance,
+    close_chance: Chance,
     outputs: Outputs,
     stores: Stores,
     invariants: Vec<Box<dyn Invariant>>,
@@ -105,8 +112,10 @@ enum Due {
     Scheduled(Action),
     Start(usize),
     GoOn(usize),
-    /// Markers of transactions are not late any more.
-    MarkersAreWritten,
+    /// Markers of transactions are not late any more, unless something was done to them since.
+    MarkersAreWritten {
+        plan: u64,
+    },
     DiskHasRoom(usize),
     DiskIsFast(usize),
     BrokerIsBack,
@@ -150,7 +159,10 @@ impl<'a> World<'a> {
             let chance = chance.fork(100 + u64::try_from(number).unwrap_or(0));
             Arc::new(Machine::new(number, dir, Arc::clone(&ground), chance))
         };
-        let machines: Vec<_> = (0..schedule.threads.len()).map(machine).collect();
+        let places = Places::new(schedule.threads.len(), schedule.spare_threads.is_some());
+        let threads: Vec<usize> =
+            schedule.threads.into_iter().chain(schedule.spare_threads).collect();
+        let machines: Vec<_> = (0..threads.len()).map(machine).collect();
         let (says, hears) = mpsc::unbounded_channel();
         let peace_ms = schedule.peace_ms;
         let mut world = Self {
@@ -163,11 +175,13 @@ impl<'a> World<'a> {
             broker,
             broker_syncs: schedule.broker_syncs,
             broker_back_after: Duration::ZERO,
+            marker_plans: 0,
             processes: machines.iter().map(|_| Process::Down).collect(),
             back_after: vec![Duration::from_millis(RETRY_MS); machines.len()],
             versions: vec![Version::default(); machines.len()],
             machines,
-            threads: schedule.threads,
+            threads,
+            places,
             agenda: BTreeMap::new(),
             entries: 0,
             says,
@@ -179,6 +193,7 @@ impl<'a> World<'a> {
             record_chance: chance.fork(1),
             own_chance: chance.fork(2),
             disk_chance: chance.fork(5),
+            close_chance: chance.fork(8),
             outputs,
             stores: Stores::new(application.programs),
             invariants: simulation.invariants.iter().map(|new| new()).collect(),
@@ -216,7 +231,8 @@ impl<'a> World<'a> {
         let (hash, steps, trace) = self.ground.with_story(told);
         let report = Report {
             seed: self.seed,
-            instances: self.machines.len(),
+            instances: self.places.count(),
+            are_static: self.places.are_static(),
             records: self.written.len(),
             faults: self.faults,
             crashes: self.crashes,

@@ -99,6 +99,11 @@ pub(crate) enum Fault {
     Stranger {
         lasts: Duration,
     },
+    /// A static member stands still, and is started on another machine meanwhile.
+    Elsewhere {
+        instance: usize,
+        lasts: Duration,
+    },
 }
 
 /// When the broker dies.
@@ -229,6 +234,35 @@ impl Fault {
                 Self::OtherVersion { instance, lasts: time(chance, 1_000..12_000) }
             }
             FaultKind::Stranger => Self::Stranger { lasts: time(chance, 500..8_000) },
+            FaultKind::Elsewhere => {
+                let lasts = if chance.one_in(3) { 0..1 } else { 300..9_000 };
+                Self::Elsewhere { instance, lasts: time(chance, lasts) }
+            }
+        }
+    }
+
+    /// The instance that it strikes, if it strikes one.
+    pub(crate) fn instance_mut(&mut self) -> Option<&mut usize> {
+        match self {
+            Self::Requests { instance, .. }
+            | Self::FencedWriter { instance, .. }
+            | Self::Crash { instance, .. }
+            | Self::PowerLoss { instance, .. }
+            | Self::Pause { instance, .. }
+            | Self::Stop { instance, .. }
+            | Self::ClockJump { instance, .. }
+            | Self::FullDisk { instance, .. }
+            | Self::SlowDisk { instance, .. }
+            | Self::Close { instance, .. }
+            | Self::OtherVersion { instance, .. }
+            | Self::Elsewhere { instance, .. } => Some(instance),
+            Self::CoordinatorMove { .. }
+            | Self::BrokerRestart { .. }
+            | Self::LeaderChange { .. }
+            | Self::LateMarkers { .. }
+            | Self::NoMarkers { .. }
+            | Self::LeaderCrash { .. }
+            | Self::Stranger { .. } => None,
         }
     }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 use headwater_broker::{BrokerError, Clock};
 use headwater_changelog::Blocking;
 use headwater_embedded::Wire;
-use headwater_runtime::{Execution, Instance, InstanceBuilder, UncaughtReaction};
+use headwater_runtime::{
+    CloseOptions, Execution, GroupMembership, Instance, InstanceBuilder, UncaughtReaction,
+};
 use headwater_store::StoreBackend;
 use uuid::Uuid;
 
@@ -42,7 +44,10 @@ impl World<'_> {
                 self.put_after(Duration::from_millis(LOOK_MS), Due::Look);
             }
             Due::Scheduled(Action::Write(count)) => self.write(count).await?,
-            Due::Scheduled(Action::Start(machine)) | Due::Start(machine) => self.start(machine),
+            Due::Scheduled(Action::Start(instance)) => {
+                self.start(self.places.machine_of(instance));
+            }
+            Due::Start(machine) => self.start(machine),
             Due::Scheduled(Action::Fault(fault)) => self.strike(fault).await?,
             Due::Scheduled(Action::Own(number)) => {
                 let own = self.simulation.own_faults[number].clone();
@@ -55,7 +60,11 @@ impl World<'_> {
                     self.machines[machine].go_on();
                 }
             }
-            Due::MarkersAreWritten => self.broker.set_faults(None),
+            Due::MarkersAreWritten { plan } => {
+                if plan == self.marker_plans {
+                    self.broker.set_faults(None);
+                }
+            }
             Due::DiskHasRoom(machine) => self.machines[machine].set_disk_full(false),
             Due::BrokerIsBack => self.bring_broker_back()?,
             Due::UsualVersion(machine) => self.change_version(machine, false),
@@ -93,13 +102,14 @@ impl World<'_> {
     }
 
     pub(super) fn start(&mut self, number: usize) {
+        let Some(instance) = self.places.instance_on(number) else { return };
         if !matches!(self.processes[number], Process::Down) {
             return;
         }
         let version = &mut self.versions[number];
         version.is_other = version.next_is_other;
         let life = self.machines[number].start();
-        let starting = self.builder(number, life).start();
+        let starting = self.builder(number, instance, life).start();
         let (says, place) = (self.says.clone(), Arc::clone(&self.machines[number]));
         let task = self.background.spawn(async move {
             place.others_are_gone(life).await;
@@ -110,7 +120,7 @@ impl World<'_> {
         self.processes[number] = Process::Busy(task);
     }
 
-    fn builder(&self, number: usize, life: u64) -> InstanceBuilder {
+    fn builder(&self, number: usize, instance: usize, life: u64) -> InstanceBuilder {
         let machine = Arc::clone(&self.machines[number]);
         let ports = Ports { machine: Arc::clone(&machine), life };
         let work = Arc::new(Work(ports.clone()));
@@ -127,7 +137,15 @@ impl World<'_> {
             .state_dir(&machine.state_dir)
             .num_stream_threads(self.threads[number])
             .num_standby_replicas(self.standbys);
-        let config = other.map_or_else(|| config.clone(), |other| (other.change)(config.clone()));
+        let config = match other {
+            Some(other) => (other.change)(config),
+            None => config,
+        };
+        let config = if self.places.are_static() {
+            config.group_instance_id(format!("instance-{instance}"))
+        } else {
+            config
+        };
         let (of_errors, of_states) = (Arc::clone(&machine), Arc::clone(&machine));
         Instance::builder(topology.clone())
             .config(config)
@@ -234,10 +252,17 @@ impl World<'_> {
             self.processes[number] = process;
             return;
         };
-        self.tell(format!("instance {number} is closed"));
+        let membership = self.membership();
+        let how = match membership {
+            GroupMembership::Default => "",
+            GroupMembership::LeaveGroup => " and leaves the group",
+            _ => " and remains in the group",
+        };
+        self.tell(format!("instance {number} is closed{how}"));
+        let options = CloseOptions::timeout(CLOSE).group_membership(membership);
         let (says, life) = (self.says.clone(), self.machines[number].life());
         let task = self.background.spawn(async move {
-            let in_time = instance.close(CLOSE).await.is_ok();
+            let in_time = instance.close_with(options).await.is_ok();
             // Nobody hears it when the run is over.
             drop(says.send(Event::Closed { machine: number, life, in_time }));
         });

@@ -32,7 +32,11 @@ const LATE_MARKERS: u64 = 4;
 const NO_MARKERS_PAUSE: Duration = Duration::from_millis(50);
 
 impl World<'_> {
-    pub(super) async fn strike(&mut self, fault: Fault) -> Result<(), Wrong> {
+    pub(super) async fn strike(&mut self, mut fault: Fault) -> Result<(), Wrong> {
+        // From here on it is the machine that the instance runs on.
+        if let Some(instance) = fault.instance_mut() {
+            *instance = self.places.machine_of(*instance);
+        }
         match fault {
             Fault::Requests { instance, kind, what, skip, count } => {
                 let name = kind.name();
@@ -69,7 +73,7 @@ impl World<'_> {
             Fault::NoMarkers { lasts } => {
                 self.tell(format!("no marker of a transaction is written for {lasts:?}"));
                 self.delay_markers(Target::Any, 0..u64::MAX, NO_MARKERS_PAUSE);
-                self.put_after(lasts, Due::MarkersAreWritten);
+                self.put_after(lasts, Due::MarkersAreWritten { plan: self.marker_plans });
             }
             Fault::LeaderCrash { is_told, back_after } => {
                 let at = if is_told { PlanMoment::After } else { PlanMoment::Before };
@@ -122,13 +126,22 @@ impl World<'_> {
                 self.change_version(instance, true);
                 self.put_after(lasts, Due::UsualVersion(instance));
             }
+            Fault::Elsewhere { instance, lasts } => {
+                if !lasts.is_zero() {
+                    self.tell(format!("instance {instance} stands still for {lasts:?}"));
+                    self.machines[instance].stand_still();
+                    self.put_after(lasts, Due::GoOn(instance));
+                }
+                self.start_elsewhere(instance);
+            }
             _ => {}
         }
     }
 
-    fn delay_markers(&self, of: impl Into<Target>, numbers: Range<u64>, by: Duration) {
+    fn delay_markers(&mut self, of: impl Into<Target>, numbers: Range<u64>, by: Duration) {
         let late = CallFault::Delay(by);
         let plan = FaultPlan::new().fault(CallKind::WriteTxnMarkers, of, numbers, late);
+        self.marker_plans += 1;
         self.broker.set_faults(Some(plan));
     }
 

@@ -87,6 +87,10 @@ impl World<'_> {
         if self.processes.iter().any(busy) {
             return Ok(Some("an instance is being started".to_owned()));
         }
+        if let Some(machine) = self.is_left_behind() {
+            let what = format!("what was started elsewhere still runs on machine {machine} too");
+            return Ok(Some(what));
+        }
         let group = GroupId::from(self.simulation.config.application_id.as_str());
         let inputs = self.simulation.inputs.iter().map(|input| input.topic.as_str());
         let inputs: Vec<&str> = inputs.collect();

@@ -197,6 +197,17 @@ enum Plan {
     Followed,
 }
 
+/// What it says to the group of this process.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    /// How often it has asked for a round of its own accord.
+    rejoins: u64,
+    /// When it began, by the wall clock: it tells its plans from those of the one before.
+    started_ms: i64,
+    /// What it last said that a restart does not change.
+    lasting: u64,
+}
+
 pub(super) struct Coordinator {
     shared: Arc<Shared>,
     execution: Execution,
@@ -236,12 +247,7 @@ pub(super) struct Coordinator {
     /// What it does as the leader.
     leading: Leading,
     beats: Beats,
-    /// How often it has asked for a round of its own accord.
-    rejoins: u64,
-    /// When this process began, by the wall clock: it tells its plans from those of the one before.
-    started_ms: i64,
-    /// What it last said that a restart does not change.
-    lasting: u64,
+    said: Said,
     shutdown_requested: bool,
     ending: Ending,
     /// What becomes of its membership at the end.
@@ -329,9 +335,7 @@ impl Coordinator {
             topics: Topics::new(&shared, now),
             leading: Leading::default(),
             beats: Beats::default(),
-            rejoins: 0,
-            started_ms: shared.clock.wall_ms(),
-            lasting: 0,
+            said: Said { rejoins: 0, started_ms: shared.clock.wall_ms(), lasting: 0 },
             shutdown_requested: false,
             ending: Ending::No,
             membership: GroupMembership::Default,

@@ -127,7 +127,7 @@ impl Coordinator {
         if self.ending != Ending::No {
             return;
         }
-        self.rejoins += 1;
+        self.said.rejoins += 1;
         self.join();
     }
 

@@ -72,7 +72,7 @@ impl Coordinator {
             rack: self.shared.config.client_rack.clone(),
             standing: self.standing.clone(),
             standing_age_ms: u64::try_from(standing_age.as_millis()).unwrap_or(u64::MAX),
-            rejoins: self.rejoins,
+            rejoins: self.said.rejoins,
             shutdown_requested: self.shutdown_requested,
             transactional_ids: self.shared.transactional_ids(self.threads.len()),
             known_transactional_ids: self.known_ids.union(&self.fencing).cloned().collect(),
@@ -80,9 +80,9 @@ impl Coordinator {
             endpoint: self.shared.config.application_server.clone(),
             task_counts: self.shared.task_counts(),
             source_topics: self.topics.seen.clone(),
-            started_ms: self.started_ms,
+            started_ms: self.said.started_ms,
         };
-        self.lasting = facts.lasting();
+        self.said.lasting = facts.lasting();
         // What has just been seen will be read when the round is over.
         let seen = self.topics.seen.keys().map(|topic| TopicName::from(topic.as_str()));
         let topics: BTreeSet<TopicName> =
@@ -134,8 +134,8 @@ impl Coordinator {
     fn is_outdated(&self, plan: &MemberPlan) -> bool {
         plan.made_for.is_some_and(|made_for| {
             let is_counted_on = made_for.is_counted_on || plan.shutdown;
-            made_for.started_ms != self.started_ms
-                && (made_for.lasting != self.lasting || is_counted_on)
+            made_for.started_ms != self.said.started_ms
+                && (made_for.lasting != self.said.lasting || is_counted_on)
         })
     }
 

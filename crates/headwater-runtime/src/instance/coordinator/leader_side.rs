@@ -165,7 +165,7 @@ impl Coordinator {
                 log(generation, self.shared.assignor.name(), &planned);
                 self.leading.planned = Some((generation, planned.followup));
                 let (looks_again, started_ms) =
-                    (planned.followup != FollowUp::None, self.started_ms);
+                    (planned.followup != FollowUp::None, self.said.started_ms);
                 let told = planned.told.into_iter();
                 assignments.extend(told.map(|(member_id, mut plan)| {
                     let ours = plan.made_for.as_mut().filter(|it| it.started_ms == started_ms);

@@ -55,7 +55,8 @@ const STOPS: &[FaultKind] = &[FaultKind::PauseAtRequest, FaultKind::LeftBehindRe
 /// answered first (8830); committers that heard of a grant in an order of chance (7030); the others something in the
 /// simulator itself, which had expected too much of at-least-once when older state replaces newer, and of stores that
 /// were closed before they had been restored, or had let an instance start while the lock of a process that had died
-/// was still held (703), or had not noticed what a process that was gone overwrote with its first batch (731).
+/// was still held (703), or had not noticed what a process that was gone overwrote with its first batch (731), or judged what a store
+/// had held before it had read on what was committed (1760).
 pub const KEPT: &[Scheduled] = &[
     Scheduled::at_least_once(Workload::CachedCount, 5).without(STOPS),
     Scheduled::exactly_once(Workload::CachedCount, 18_454).without(STOPS),
@@ -67,6 +68,7 @@ pub const KEPT: &[Scheduled] = &[
     Scheduled::exactly_once(Workload::Tight, 7_030).without(STOPS),
     Scheduled::exactly_once(Workload::Tight, 8_830).without(STOPS),
     Scheduled::at_least_once(Workload::Tight, 731).in_a_group(),
+    Scheduled::exactly_once(Workload::Join, 1_760).in_a_group().of_static_members(),
 ];
 
 impl Scheduled {
@@ -82,6 +84,10 @@ impl Scheduled {
 
     const fn in_a_group(self) -> Self {
         Self { is_group: true, ..self }
+    }
+
+    const fn of_static_members(self) -> Self {
+        Self { is_static: true, ..self }
     }
 
     const fn without(self, without: &'static [FaultKind]) -> Self {

@@ -20,6 +20,7 @@ use simulations::{KEPT, Scheduled, Workload};
 
 #[derive(Parser)]
 #[command(name = "simulate", about = "Runs the standard simulations")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 struct Arguments {
     /// The seeds, as 0..500. Without: 0..300 and a fresh one, which is printed.
     #[arg(long, value_parser = seeds)]

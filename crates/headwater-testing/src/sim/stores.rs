@@ -98,6 +98,15 @@ impl Stores {
                 self.check_storage(broker, machine, &dir, None).await?;
             }
         }
+        Ok(())
+    }
+
+    /// At the end all that a store was seen to hold before anybody could say whether it was committed has been. Whoever
+    /// held it may not have been written since, so the changelogs are read on first.
+    pub(crate) async fn check_doubtful(&mut self, broker: &Embedded) -> Result<(), StoresError> {
+        for (changelog, history) in &mut self.histories {
+            history.read_on(broker, changelog).await?;
+        }
         for ((changelog, key, value), seen) in &self.doubtful {
             let known = self.histories.get(changelog).and_then(|history| history.rows.get(key));
             if !known.into_iter().flatten().any(|(_, made)| made == value) {

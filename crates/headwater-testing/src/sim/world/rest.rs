@@ -183,7 +183,7 @@ impl World<'_> {
                 .await
                 .map_err(|error| of_stores(&error))?;
         }
-        Ok(())
+        self.stores.check_doubtful(&self.broker).await.map_err(|error| of_stores(&error))
     }
 }
 

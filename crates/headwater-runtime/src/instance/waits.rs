@@ -191,9 +191,11 @@ mod tests {
         asked
     }
 
-    /// Waits for tasks 0 and 1 since second 5, and looks at these times, in milliseconds, while those
-    /// named have caught up.
-    fn check(looks: &[(u64, &[u32], Option<Rejoin>)]) -> Waits {
+    /// When is looked, in milliseconds, which tasks have caught up then, and what comes of it.
+    type Look<'a> = (u64, &'a [u32], Option<Rejoin>);
+
+    /// Waits for tasks 0 and 1 since second 5, and looks.
+    fn check(looks: &[Look<'_>]) -> Waits {
         let mut waits = Waits::default();
         waits.told(&BTreeSet::from([task(0), task(1)]), LONGEST, at(5000));
         for (ms, caught_up, expected) in looks {

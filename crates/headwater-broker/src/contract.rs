@@ -215,6 +215,9 @@ macro_rules! contract_suite {
                 members::one_member_plans_for_itself
                 members::members_share_a_generation
                 members::an_unchanged_member_starts_nothing
+                members::a_member_takes_the_place_of_one_that_has_ended
+                members::a_member_takes_the_place_of_one_that_is_gone
+                members::a_member_that_is_replaced_is_lost
                 members::a_changed_member_starts_a_round
                 members::a_silent_member_is_dropped
                 members::a_member_that_does_not_join_again_is_dropped

@@ -57,6 +57,11 @@ pub struct GroupOptions {
     pub client_id: String,
     /// The static id, for members that keep their place over a restart (KIP-345).
     pub group_instance_id: Option<String>,
+    /// A member that has ended without leaving, and whose place this one takes: it is taken out of
+    /// the group as this one comes in, so that one round does for both and nobody waits for its
+    /// session to end. A group that does not know it any more is joined all the same. Static members
+    /// need it not.
+    pub replaces: Option<MemberId>,
     /// What the group reads. As long as it has members, a broker keeps its committed offsets of
     /// these topics however old they are; those of other topics only for so long as it keeps
     /// offsets of a group without members (KIP-211).

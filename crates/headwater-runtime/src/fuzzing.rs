@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::config::StreamsConfig;
 use crate::facts::{MemberFacts, MemberPlan};
-use crate::state_dir::process_id_in;
+use crate::state_dir::kept_in;
 use crate::task::OffsetMetadata;
 
 /// Reads bytes as what a member says of itself, as what a leader tells a member, and as what is committed
@@ -40,7 +40,7 @@ pub fn lead(data: &[u8]) {
 
 /// Reads text as the file in which a state directory keeps its process id.
 pub fn read_process_file(text: &str) {
-    if let Err(error) = process_id_in(text, Path::new("state"), "app") {
+    if let Err(error) = kept_in(text, Path::new("state"), "app") {
         drop(format!("{error:?} {error}"));
     }
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! <state_dir>/<application_id>/
 //!     headwater.lock     locked by the running process, with its pid
-//!     headwater.json     format, application id, process id; kept for good
+//!     headwater.json     format, application id, process id, kept for good; while no process runs,
+//!                        the member of the group that is still waited for, if there is one
 //!     0_0/ 0_1/ ...      one directory per task
 //!     global/            the global stores
 //! ```
@@ -44,16 +45,20 @@ const FORMAT: u32 = 1;
 #[derive(Debug)]
 pub struct StateDirectory {
     directory: PathBuf,
+    application_id: String,
     process_id: Uuid,
+    left_member: Option<String>,
     lock: File,
 }
 
-/// What [`PROCESS_FILE`] holds.
+/// What [`PROCESS_FILE`] holds. Versions that do not know a field pass it over.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
-struct ProcessFile {
+pub(crate) struct ProcessFile {
     format: u32,
     application_id: String,
     process_id: Uuid,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left_member: Option<String>,
 }
 
 /// What every version of [`PROCESS_FILE`] holds, to be looked at before the rest.
@@ -82,12 +87,35 @@ impl StateDirectory {
         let lock = lock(&directory)?;
         // Again, now that nobody else can be at work in it.
         refuse_foreign(&directory)?;
-        let process_id = match read_process_file(&directory, application_id)? {
-            Some(process_id) => process_id,
-            None => write_process_file(&directory, application_id, new_process_id)?,
-        };
-        tracing::debug!(directory = %directory.display(), created, %process_id, "state directory");
-        Ok(Self { directory, process_id, lock })
+        let found = read_process_file(&directory, application_id)?;
+        let is_new = found.is_none();
+        let ProcessFile { application_id, process_id, left_member, .. } =
+            found.unwrap_or_else(|| ProcessFile {
+                format: FORMAT,
+                application_id: application_id.to_owned(),
+                process_id: new_process_id,
+                left_member: None,
+            });
+        let opened = Self { directory, application_id, process_id, left_member, lock };
+        if is_new {
+            opened.write_process_file(None)?;
+        }
+        tracing::debug!(directory = %opened.directory.display(), created, %process_id, "state directory");
+        Ok(opened)
+    }
+
+    /// The member of the group as which the process before this one had ended, if it was to remain
+    /// in the group.
+    pub(crate) fn left_member(&self) -> Option<&str> {
+        self.left_member.as_deref()
+    }
+
+    /// Writes that down for the next one, or that there is none.
+    ///
+    /// # Errors
+    /// When it cannot be written; then what was there before holds.
+    pub(crate) fn note_left_member(&self, member: Option<&str>) -> Result<(), StateDirError> {
+        self.write_process_file(member)
     }
 
     /// The process id: the same over restarts, as long as the directory lives.
@@ -184,6 +212,24 @@ impl StateDirectory {
         }
         remove(&global_dir(&self.directory))
     }
+
+    fn write_process_file(&self, left_member: Option<&str>) -> Result<(), StateDirError> {
+        let file = ProcessFile {
+            format: FORMAT,
+            application_id: self.application_id.clone(),
+            process_id: self.process_id,
+            left_member: left_member.map(str::to_owned),
+        };
+        let text = serde_json::to_string(&file).expect("plain fields become JSON");
+        let new = self.directory.join(PROCESS_FILE_NEW);
+        let write = || {
+            let mut file = private_file().truncate(true).open(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, self.directory.join(PROCESS_FILE))
+        };
+        write().map_err(|source| StateDirError::from_io("write", &new, source))
+    }
 }
 
 /// Makes the application's directory, for this user only: state is what records were made of. Where it
@@ -268,22 +314,22 @@ fn lock(directory: &Path) -> Result<File, StateDirError> {
 fn read_process_file(
     directory: &Path,
     application_id: &str,
-) -> Result<Option<Uuid>, StateDirError> {
+) -> Result<Option<ProcessFile>, StateDirError> {
     let path = directory.join(PROCESS_FILE);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(StateDirError::from_io("read", &path, source)),
     };
-    process_id_in(&text, directory, application_id).map(Some)
+    kept_in(&text, directory, application_id).map(Some)
 }
 
-/// The process id that the text of a [`PROCESS_FILE`] holds.
-pub(crate) fn process_id_in(
+/// What the text of a [`PROCESS_FILE`] says.
+pub(crate) fn kept_in(
     text: &str,
     directory: &Path,
     application_id: &str,
-) -> Result<Uuid, StateDirError> {
+) -> Result<ProcessFile, StateDirError> {
     let path = directory.join(PROCESS_FILE);
     let unreadable = |source| StateDirError::Unreadable { path: path.clone(), source };
     let Format { format } = serde_json::from_str(text).map_err(unreadable)?;
@@ -298,26 +344,7 @@ pub(crate) fn process_id_in(
             expected: application_id.to_owned(),
         });
     }
-    Ok(file.process_id)
-}
-
-fn write_process_file(
-    directory: &Path,
-    application_id: &str,
-    process_id: Uuid,
-) -> Result<Uuid, StateDirError> {
-    let file =
-        ProcessFile { format: FORMAT, application_id: application_id.to_owned(), process_id };
-    let text = serde_json::to_string(&file).expect("plain fields become JSON");
-    let new = directory.join(PROCESS_FILE_NEW);
-    let write = || {
-        let mut file = private_file().truncate(true).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, directory.join(PROCESS_FILE))
-    };
-    write().map_err(|source| StateDirError::from_io("write", &new, source))?;
-    Ok(process_id)
+    Ok(file)
 }
 
 /// When anything directly in a task's directory was written last.

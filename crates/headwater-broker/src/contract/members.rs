@@ -8,7 +8,7 @@ use super::Subject;
 use super::tools::{
     HEARTBEAT, REBALANCE, SESSION, enter, event_within, group_options, member, pair, settle,
 };
-use crate::{BrokerError, GroupEvent, GroupState, MemberId};
+use crate::{BrokerError, GroupEvent, GroupId, GroupOptions, GroupState, MemberId, Membership};
 
 /// A member alone leads, plans and is assigned.
 pub async fn one_member_plans_for_itself(subject: Subject) {
@@ -148,6 +148,70 @@ pub async fn a_member_that_leaves_is_not_waited_for(subject: Subject) {
     leaving.leave().await.expect("leaving twice is no error");
     let mut fresh = member(&subject, &group, "fresh");
     fresh.leave().await.expect("leaving without having joined is no error");
+}
+
+fn replacing(subject: &Subject, group: &GroupId, gone: MemberId) -> Box<dyn Membership> {
+    let options = GroupOptions { replaces: Some(gone), ..group_options(group, "replacing") };
+    subject.broker().membership(options)
+}
+
+/// Whoever comes for one that has ended without leaving is in after one round, in which nobody waits
+/// for the session of the other.
+pub async fn a_member_takes_the_place_of_one_that_has_ended(subject: Subject) {
+    let group = subject.group_id();
+    let ([mut first, ended], [_, gone]) = pair(&subject, &group).await;
+    drop(ended);
+    let mut back = replacing(&subject, &group, gone.grant.member_id.clone());
+    let started = tokio::time::Instant::now();
+    let (_, told) =
+        tokio::join!(biased; settle(&mut *first, "first", 2), enter(&mut *back, "back", 2));
+    assert!(started.elapsed() < SESSION / 2, "it took {:?}", started.elapsed());
+    assert_eq!(told.assignment, "back of 2");
+    assert_eq!(told.grant.generation, gone.grant.generation + 1, "one round does for both");
+    assert_ne!(told.grant.member_id, gone.grant.member_id);
+    // The leader, and so the last one, can be replaced as well.
+    let alone = subject.group_id();
+    let mut leader = member(&subject, &alone, "leader");
+    let gone = enter(&mut *leader, "leader", 1).await;
+    drop(leader);
+    let mut back = replacing(&subject, &alone, gone.grant.member_id);
+    let started = tokio::time::Instant::now();
+    enter(&mut *back, "back", 1).await;
+    assert!(started.elapsed() < SESSION / 2, "it took {:?}", started.elapsed());
+}
+
+/// Whom the group does not know it does not wait for either: whoever comes for it comes in as any
+/// other. Two that come for the same one are two members.
+pub async fn a_member_takes_the_place_of_one_that_is_gone(subject: Subject) {
+    let group = subject.group_id();
+    let ([mut first, mut left], [_, gone]) = pair(&subject, &group).await;
+    left.leave().await.expect("the member can leave");
+    settle(&mut *first, "first", 1).await;
+    let mut one = replacing(&subject, &group, gone.grant.member_id.clone());
+    tokio::join!(biased; settle(&mut *first, "first", 2), enter(&mut *one, "one", 2));
+    let mut other = replacing(&subject, &group, gone.grant.member_id);
+    let (_, one, other) = tokio::join!(
+        biased;
+        settle(&mut *first, "first", 3),
+        settle(&mut *one, "one", 3),
+        enter(&mut *other, "other", 3),
+    );
+    assert_ne!(one.grant.member_id, other.grant.member_id);
+}
+
+/// One that is replaced though it has not ended holds nothing any more, and finds out.
+pub async fn a_member_that_is_replaced_is_lost(subject: Subject) {
+    let group = subject.group_id();
+    let at = subject.partition().await;
+    let mut old = member(&subject, &group, "old");
+    let void = enter(&mut *old, "old", 1).await;
+    let mut new = replacing(&subject, &group, void.grant.member_id.clone());
+    enter(&mut *new, "new", 1).await;
+    let commit = crate::OffsetCommit { topic_partition: at, offset: 1, metadata: String::new() };
+    let error = subject.broker().commit_offsets(&void.grant, &[commit]).await;
+    error.expect_err("the grant of the old one is void");
+    let event = old.next_event().await.expect("it may join again");
+    assert!(matches!(event, GroupEvent::Lost { .. }), "{event:?}");
 }
 
 /// Members of another protocol are refused as long as there are others, and welcome after.

@@ -290,6 +290,7 @@ pub(super) fn group_options(group: &GroupId, client_id: &str) -> GroupOptions {
         protocol: "headwater-contract".to_owned(),
         client_id: client_id.to_owned(),
         group_instance_id: None,
+        replaces: None,
         topics: Vec::new(),
         session_timeout: SESSION,
         rebalance_timeout: REBALANCE,

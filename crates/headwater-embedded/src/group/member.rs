@@ -62,6 +62,8 @@ struct Calls {
     options: Arc<GroupOptions>,
     /// Our id, as soon as the coordinator has given one.
     member_id: Arc<Mutex<Option<MemberId>>>,
+    /// The member to be taken out before this one comes in.
+    replaces: Arc<Mutex<Option<MemberId>>>,
     session: Arc<Mutex<Session>>,
 }
 
@@ -79,7 +81,8 @@ struct Session {
 impl EmbeddedMembership {
     pub(crate) fn new(broker: Embedded, options: GroupOptions) -> Self {
         let (member_id, session) = (Arc::default(), Arc::default());
-        let calls = Calls { broker, options: Arc::new(options), member_id, session };
+        let replaces = Arc::new(Mutex::new(options.replaces.clone()));
+        let calls = Calls { broker, options: Arc::new(options), member_id, replaces, session };
         let heartbeat_interval = calls.options.heartbeat_interval;
         let next_heartbeat = Instant::now();
         Self { calls, status: Status::Outside, in_flight: None, heartbeat_interval, next_heartbeat }
@@ -287,6 +290,9 @@ impl Calls {
         loop {
             let member_id = self.member_id.lock().clone();
             let has_id = member_id.is_some();
+            if has_id {
+                self.remove_replaced().await?;
+            }
             let request = JoinRequest::new(options, member_id, facts.clone());
             let joining = coordinator.join(&options.group, base_of_id, request);
             match self.call(CallKind::JoinGroup, joining).await {
@@ -303,6 +309,23 @@ impl Calls {
                 }
                 Err(error) if error.next_step() == NextStep::Retry => self.pause().await?,
                 Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes out the member whose place this one takes, if that has not been done.
+    async fn remove_replaced(&self) -> Result<(), BrokerError> {
+        let Some(gone) = self.replaces.lock().clone() else { return Ok(()) };
+        loop {
+            let caller = Caller { member_id: &gone, group_instance_id: None };
+            match self.remove(caller).await {
+                Err(error) if error.next_step() == NextStep::Retry => self.pause().await?,
+                result => {
+                    *self.replaces.lock() = None;
+                    let group = &self.options.group;
+                    tracing::info!(%group, %gone, ?result, "a member takes the place of another");
+                    return Ok(());
+                }
             }
         }
     }
@@ -339,15 +362,19 @@ impl Calls {
     }
 
     async fn leave(&self, member_id: &MemberId) -> Result<(), BrokerError> {
-        let (group, caller) = (&self.options.group, self.caller(member_id));
-        let leaving = async {
-            self.broker.shared.coordinator.with_group(group, |now, group| group.leave(now, caller))
-        };
-        match self.call(CallKind::LeaveGroup, leaving).await {
+        match self.remove(self.caller(member_id)).await {
             // Not a member any more: that is what was wanted.
             Err(BrokerError::UnknownMember { .. } | BrokerError::FencedInstanceId { .. }) => Ok(()),
             result => result,
         }
+    }
+
+    async fn remove(&self, caller: Caller<'_>) -> Result<(), BrokerError> {
+        let group = &self.options.group;
+        let leaving = async {
+            self.broker.shared.coordinator.with_group(group, |now, group| group.leave(now, caller))
+        };
+        self.call(CallKind::LeaveGroup, leaving).await
     }
 
     async fn call<T>(

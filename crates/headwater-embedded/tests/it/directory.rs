@@ -57,6 +57,7 @@ async fn join_alone(broker: &Embedded) -> Grant {
         protocol: "test".to_owned(),
         client_id: "client".to_owned(),
         group_instance_id: None,
+        replaces: None,
         topics: Vec::new(),
         session_timeout: 10 * second,
         rebalance_timeout: 10 * second,

@@ -35,6 +35,7 @@ fn options(heartbeat_interval: Duration) -> GroupOptions {
         protocol: "test".to_owned(),
         client_id: "client".to_owned(),
         group_instance_id: None,
+        replaces: None,
         topics: Vec::new(),
         session_timeout: Duration::from_secs(30),
         rebalance_timeout: Duration::from_mins(1),

@@ -69,6 +69,9 @@ impl Calls {
             Call::Join { member_id, facts } => {
                 Said::Joined(self.join(member_id.as_ref(), &facts).await)
             }
+            Call::Remove { member_id } => {
+                Said::Removed(self.leave_once(&self.grant(Some(&member_id), -1)).await)
+            }
             Call::Sync { grant, plan } => Said::Synced(self.sync(&grant, &plan).await),
             Call::Heartbeat { grant } => Said::Beaten(self.heartbeat(&grant).await),
         }

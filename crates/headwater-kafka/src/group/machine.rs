@@ -5,6 +5,8 @@
 //!
 //! - A new member joins twice: the first answer gives it its id, so that a join whose answer is
 //!   lost leaves nobody behind (KIP-394).
+//! - Between the two it takes out the member whose place it takes. The coordinator waits for it by
+//!   then, so the round that this begins is the one in which it comes in.
 //! - It beats while it is in and while it plans, not while its join or sync waits at the
 //!   coordinator, which holds its session open for so long.
 //! - A rebalance is heard of by a heartbeat or a sync, and is told once.
@@ -33,6 +35,8 @@ pub(super) struct Machine {
     options: Arc<KafkaOptions>,
     /// Our id, as soon as the coordinator has given one.
     member_id: Option<MemberId>,
+    /// The member to be taken out first.
+    replaces: Option<MemberId>,
     stand: Stand,
     /// Whether a grant has been given out that may still be good.
     holds: bool,
@@ -86,6 +90,7 @@ pub(super) enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Join { member_id: Option<MemberId>, facts: Bytes },
+    Remove { member_id: MemberId },
     Sync { grant: Grant, plan: Vec<MemberAssignment> },
     Heartbeat { grant: Grant },
 }
@@ -94,6 +99,7 @@ pub(super) enum Call {
 #[derive(Debug)]
 pub(super) enum Answer {
     Joined(Result<Joined, BrokerError>),
+    Removed(Result<(), BrokerError>),
     Synced(Result<Bytes, BrokerError>),
     Beaten(Result<(), BrokerError>),
 }
@@ -115,10 +121,12 @@ pub(super) enum Joined {
 impl Machine {
     pub(super) fn new(group: Arc<GroupOptions>, options: Arc<KafkaOptions>, now: Instant) -> Self {
         let heartbeat_interval = group.heartbeat_interval;
+        let replaces = group.replaces.clone();
         Self {
             group,
             options,
             member_id: None,
+            replaces,
             stand: Stand::Outside,
             holds: false,
             awaited: None,
@@ -199,9 +207,10 @@ impl Machine {
     fn call(&mut self, now: Instant) -> Step {
         let call = match &self.stand {
             Stand::Outside => return Step::Wait(None),
-            Stand::Joining { facts, .. } => {
-                Call::Join { member_id: self.member_id.clone(), facts: facts.clone() }
-            }
+            Stand::Joining { facts, .. } => match (&self.member_id, &self.replaces) {
+                (Some(_), Some(gone)) => Call::Remove { member_id: gone.clone() },
+                (member_id, _) => Call::Join { member_id: member_id.clone(), facts: facts.clone() },
+            },
             Stand::Syncing { generation, plan, .. } => {
                 Call::Sync { grant: self.grant(*generation), plan: plan.clone() }
             }
@@ -230,9 +239,13 @@ impl Machine {
         self.awaited = None;
         let passing = match &answer {
             Answer::Joined(Err(error))
+            | Answer::Removed(Err(error))
             | Answer::Synced(Err(error))
             | Answer::Beaten(Err(error)) => is_passing(error),
-            Answer::Joined(Ok(_)) | Answer::Synced(Ok(_)) | Answer::Beaten(Ok(())) => false,
+            Answer::Joined(Ok(_))
+            | Answer::Removed(Ok(()))
+            | Answer::Synced(Ok(_))
+            | Answer::Beaten(Ok(())) => false,
         };
         if passing {
             // Nobody who knows the group has answered.
@@ -243,6 +256,7 @@ impl Machine {
         self.unanswered_since = None;
         match answer {
             Answer::Joined(result) => self.joined(now, result),
+            Answer::Removed(result) => self.removed(result),
             Answer::Synced(result) => self.synced(now, result),
             Answer::Beaten(result) => self.beaten(now, result),
         }
@@ -285,6 +299,21 @@ impl Machine {
                 self.try_again(now);
             }
             Err(error) => self.lose(error),
+        }
+    }
+
+    /// Whatever became of it, it is not asked for again.
+    fn removed(&mut self, result: Result<(), BrokerError>) {
+        let Some(gone) = self.replaces.take() else { return };
+        let group = &self.group.group;
+        match result {
+            Ok(()) => tracing::info!(%group, %gone, "the place of an ended member is taken"),
+            Err(BrokerError::UnknownMember { .. }) => {
+                tracing::info!(%group, %gone, "the session of the member to be replaced had ended");
+            }
+            Err(error) => tracing::warn!(
+                %group, %gone, %error, "a member that has ended cannot be taken out; its session is waited for"
+            ),
         }
     }
 

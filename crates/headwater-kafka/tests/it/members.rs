@@ -70,6 +70,7 @@ fn group_options() -> GroupOptions {
         protocol: "ours".to_owned(),
         client_id: "client".to_owned(),
         group_instance_id: None,
+        replaces: None,
         topics: vec!["lines".into()],
         session_timeout: Duration::from_secs(10),
         rebalance_timeout: Duration::from_secs(30),

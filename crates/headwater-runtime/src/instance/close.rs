@@ -15,7 +15,15 @@ pub enum GroupMembership {
     Default,
     /// It leaves, and others take its tasks over at once.
     LeaveGroup,
-    /// It stays until its session ends; nothing moves if it is back before.
+    /// Its place is kept for as long as its session: if it is back before, its tasks come back to it in
+    /// one rebalance, and no other task moves. To be recognized it needs its state directory, where the
+    /// place is noted when all is closed; without one (with stores in memory only), or after a crash or
+    /// a close that took too long, it comes back as a new member, whose rebalance waits for the end of
+    /// the old session. Static members need no note, and no rebalance.
+    ///
+    /// Nobody runs its tasks meanwhile, and a rebalance that something else starts waits for it, until
+    /// it is back or its session has ended. So this is for a restart that takes less time than a
+    /// hand-over is worth, with a session time-out that is longer than the restart.
     RemainInGroup,
 }
 

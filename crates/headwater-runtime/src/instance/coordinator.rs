@@ -10,6 +10,7 @@ mod grants;
 mod group_side;
 mod leader_side;
 mod loops;
+mod place;
 mod task_side;
 mod thread_side;
 mod timers;
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use headwater_broker::TopicPartition;
+use headwater_broker::{MemberId, TopicPartition};
 use headwater_changelog::{
     FollowCommand, FollowNews, FollowProgress, RestoreCommand, RestoreEnd, RestorePartition,
     StoreStep,
@@ -252,6 +253,8 @@ pub(super) struct Coordinator {
     ending: Ending,
     /// What becomes of its membership at the end.
     membership: GroupMembership,
+    /// The member that it was before it was started again.
+    replaces: Option<MemberId>,
     paused: bool,
     /// Tasks whose state is in the state directory, with the sum of the changelog offsets that it
     /// held when it was closed, if that is known.
@@ -293,8 +296,7 @@ impl Coordinator {
         let (restored, hear_restored) = mpsc::unbounded_channel();
         let (followed, hear_followed) = mpsc::unbounded_channel();
         let (fetch_failures, hear_fetch_failures) = mpsc::unbounded_channel();
-        let mut jobs = JoinSet::new();
-        let released = Arc::default();
+        let (mut jobs, released) = (JoinSet::new(), Arc::default());
         let fetcher = start_fetcher(&shared, &mut jobs, &released, fetch_failures);
         let restorer = start_restorer(&shared, &mut jobs, &hooks, restored);
         let follower = start_follower(&shared, &mut jobs, &hooks, followed);
@@ -339,6 +341,7 @@ impl Coordinator {
             shutdown_requested: false,
             ending: Ending::No,
             membership: GroupMembership::Default,
+            replaces: None,
             paused: false,
             held: BTreeMap::new(),
             next_limits: Duration::ZERO,
@@ -371,6 +374,7 @@ impl Coordinator {
         }
         self.show_threads();
         self.become_state(InstanceState::Rebalancing);
+        self.take_up_place().await;
         self.join_anew();
         while self.ending != Ending::Over {
             let wait = self.next_timer();
@@ -406,6 +410,7 @@ impl Coordinator {
         // An aborted job is gone only when it is joined. Each has the state directory, which must be free
         // for the next instance when this one is closed.
         self.jobs.shutdown().await;
+        self.leave_place().await;
     }
 
     fn hear(&mut self, event: Event) {

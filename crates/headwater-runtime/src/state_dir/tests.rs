@@ -57,6 +57,22 @@ fn the_process_id_is_kept() {
 }
 
 #[test]
+fn the_place_in_the_group_is_kept_until_it_is_taken() {
+    let root = tempfile::tempdir().unwrap();
+    let ended = open(root.path()).unwrap();
+    assert_eq!(ended.left_member(), None);
+    ended.note_left_member(Some("member")).unwrap();
+    drop(ended);
+    let next = StateDirectory::open(root.path(), "counts", Uuid::from_u128(8)).unwrap();
+    assert_eq!((next.process_id(), next.left_member()), (PROCESS, Some("member")));
+    next.note_left_member(None).unwrap();
+    drop(next);
+    let text = fs::read_to_string(root.path().join("counts").join(PROCESS_FILE)).unwrap();
+    assert!(!text.contains("left_member"), "as every version writes it: {text}");
+    assert_eq!(open(root.path()).unwrap().left_member(), None);
+}
+
+#[test]
 fn a_second_holder_is_told_who_the_first_is() {
     let root = tempfile::tempdir().unwrap();
     let first = open(root.path()).unwrap();

@@ -80,6 +80,7 @@ async fn a_member_that_nobody_understands_gets_nothing_and_disturbs_nobody() {
         protocol: "headwater".to_owned(),
         client_id: "strange".to_owned(),
         group_instance_id: None,
+        replaces: None,
         topics: vec![fleet.options.input().into()],
         session_timeout: Duration::from_millis(SESSION_MS),
         rebalance_timeout: Duration::from_mins(1),

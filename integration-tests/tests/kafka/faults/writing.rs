@@ -167,6 +167,7 @@ fn group_options(group: &str) -> GroupOptions {
         protocol: "numbers".to_owned(),
         client_id: "numbers".to_owned(),
         group_instance_id: None,
+        replaces: None,
         topics: vec!["elsewhere".into()],
         session_timeout: Duration::from_secs(45),
         rebalance_timeout: Duration::from_mins(1),

@@ -18,12 +18,13 @@ fn group() -> GroupId {
     "g".into()
 }
 
-fn machine(now: Instant) -> Machine {
+fn machine(now: Instant, replaces: Option<&str>) -> Machine {
     let options = GroupOptions {
         group: group(),
         protocol: "p".to_owned(),
         client_id: "c".to_owned(),
         group_instance_id: None,
+        replaces: replaces.map(Into::into),
         topics: Vec::new(),
         session_timeout: Duration::from_secs(10),
         rebalance_timeout: Duration::from_secs(30),
@@ -52,6 +53,7 @@ fn call_text(call: &Call) -> String {
             let id = member_id.as_ref().map_or("nobody", |id| id.as_str());
             format!("join as {id} with {}", String::from_utf8_lossy(facts))
         }
+        Call::Remove { member_id } => format!("remove {member_id}"),
         Call::Sync { grant, plan } => {
             format!("sync {} of {} with {} plans", grant.member_id, grant.generation, plan.len())
         }
@@ -95,8 +97,10 @@ fn answer_of(words: &[&str], last: Option<&Call>) -> Answer {
         }
         "told" => Answer::Synced(Ok(Bytes::copy_from_slice(word.as_bytes()))),
         "beaten" => Answer::Beaten(Ok(())),
+        "removed" => Answer::Removed(Ok(())),
         "no" => match last {
             Some(Call::Join { .. }) => Answer::Joined(Err(failure(word))),
+            Some(Call::Remove { .. }) => Answer::Removed(Err(failure(word))),
             Some(Call::Sync { .. }) => Answer::Synced(Err(failure(word))),
             _ => Answer::Beaten(Err(failure(word))),
         },
@@ -105,11 +109,11 @@ fn answer_of(words: &[&str], last: Option<&Call>) -> Answer {
 }
 
 /// What happens, in words, and between them all that the machine does then. `join F` and `plan`
-/// are the caller's, `invited M`, `in M G`, `leads M G`, `told T` and `beaten` are good answers,
+/// are the caller's, `invited M`, `removed`, `in M G`, `leads M G`, `told T` and `beaten` are good answers,
 /// `no WORD` failures ([`failure`]), `late ...` an answer to an earlier call, `wait MS` lets time
 /// pass, `every MS` is another interval, `leave`.
 fn check(script: &str, expected: &Expect) {
-    expected.assert_eq(&play(script));
+    expected.assert_eq(&play(script, None));
 }
 
 /// A member of generation 1 has asked for its assignment.
@@ -119,14 +123,15 @@ const BEATING: &str = "join f, in m 1, told t, wait 250";
 
 /// What happens after `before`, which other tests show.
 fn check_after(before: &str, script: &str, expected: &Expect) {
-    let all = play(&format!("{before}, {script}"));
-    expected.assert_eq(all.strip_prefix(&play(before)).expect("the same begins in the same way"));
+    let all = play(&format!("{before}, {script}"), None);
+    expected
+        .assert_eq(all.strip_prefix(&play(before, None)).expect("the same begins in the same way"));
 }
 
-fn play(script: &str) -> String {
+fn play(script: &str, replaces: Option<&str>) -> String {
     let start = Instant::now();
     let mut now = start;
-    let mut machine = machine(now);
+    let mut machine = machine(now, replaces);
     let mut text = String::new();
     let mut last: Option<Call> = None;
     for step in script.split(", ") {
@@ -206,6 +211,40 @@ fn a_member_joins_twice_and_leads() {
           until 500
     "]],
     );
+}
+
+/// The other one is taken out when the coordinator waits for this one already, and once.
+#[test]
+fn a_member_takes_the_place_of_another() {
+    let expected = |answer: &str| {
+        format!(
+            "join f\n  join as nobody with f\ninvited m\n  remove old\n{answer}\n  join as m with f\n\
+             no unknown\n  until 100\nwait 100\n  join as nobody with f\ninvited n\n  join as n with f\n"
+        )
+    };
+    for answer in ["removed", "no unknown", "no fenced"] {
+        let script = format!("join f, invited m, {answer}, no unknown, wait 100, invited n");
+        assert_eq!(play(&script, Some("old")), expected(answer));
+    }
+}
+
+/// Where the coordinator is not to be reached it is taken out as soon as it is.
+#[test]
+fn a_member_that_cannot_be_taken_out_is_taken_out_later() {
+    let told = play("join f, invited m, no down, wait 100, removed", Some("old"));
+    expect![[r"
+        join f
+          join as nobody with f
+        invited m
+          remove old
+        no down
+          until 100
+        wait 100
+          remove old
+        removed
+          join as m with f
+    "]]
+    .assert_eq(&told);
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl Coordinator {
     }
 
     /// Whether it leaves the group at the end.
-    fn leaves(&self) -> bool {
+    pub(super) fn leaves(&self) -> bool {
         match self.membership {
             // A static member keeps its place for a quick restart.
             GroupMembership::Default => self.shared.config.group_instance_id.is_none(),

@@ -1,6 +1,6 @@
 //! The grant in force, told to all who commit.
 
-use headwater_broker::Grant;
+use headwater_broker::{Grant, MemberId};
 use tokio::sync::watch;
 
 /// The grant in force, told to all who commit. Each hears it by a channel of its own, in the order in which they
@@ -19,6 +19,11 @@ impl Grants {
         hears
     }
 
+    /// As which member of the group.
+    pub(super) fn member_id(&self) -> Option<&MemberId> {
+        self.in_force.as_ref().map(|grant| &grant.member_id)
+    }
+
     /// This one is in force from now on, or none.
     pub(super) fn replace(&mut self, grant: Option<Grant>) {
         self.listeners.retain(|listener| !listener.is_closed());
@@ -31,7 +36,7 @@ impl Grants {
 
 #[cfg(test)]
 mod tests {
-    use headwater_broker::{GroupId, MemberId};
+    use headwater_broker::GroupId;
     use tokio::sync::mpsc;
 
     use super::*;

@@ -40,6 +40,7 @@ impl Coordinator {
             protocol: PROTOCOL.to_owned(),
             client_id: self.shared.client_id(),
             group_instance_id: config.group_instance_id.clone(),
+            replaces: self.replaces.take(),
             topics: self.shared.input_topics(),
             session_timeout: Duration::from_millis(config.session_timeout_ms),
             rebalance_timeout: Duration::from_millis(config.max_poll_interval_ms),

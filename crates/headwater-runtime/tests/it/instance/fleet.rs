@@ -10,8 +10,8 @@ use headwater_assignor::{
 };
 use headwater_broker::{Clock as _, TopicPartition};
 use headwater_runtime::{
-    Instance, InstanceState, StageChange, StandbyUpdateListener, StreamsConfig, SuspendReason,
-    TaskListener, TaskRole, TaskStage, TaskState,
+    CloseOptions, GroupMembership, Instance, InstanceState, StageChange, StandbyUpdateListener,
+    StreamsConfig, SuspendReason, TaskListener, TaskRole, TaskStage, TaskState,
 };
 use headwater_topology::TaskId;
 
@@ -197,6 +197,32 @@ impl Group {
 
     pub(super) async fn close(&mut self, name: &str) {
         close(self.instances.remove(name).expect("it is there")).await;
+    }
+
+    /// Closes it so that its place is kept.
+    pub(super) async fn remain(&mut self, name: &str) {
+        let instance = self.instances.remove(name).expect("it is there");
+        let options = CloseOptions::timeout(seconds(30));
+        let options = options.group_membership(GroupMembership::RemainInGroup);
+        instance.close_with(options).await.expect("it closes in time");
+    }
+
+    /// Makes a directory as that of another one, which is closed.
+    pub(super) fn copy_directory(&mut self, name: &str, copy: &'static str) {
+        let made = tempfile::tempdir().expect("it can be made");
+        let (from, to) =
+            (self.directories[name].path().join(APPLICATION), made.path().join(APPLICATION));
+        std::fs::create_dir(&to).expect("it can be made");
+        for entry in std::fs::read_dir(from).expect("it is there") {
+            let entry = entry.expect("it can be read");
+            let there = to.join(entry.file_name());
+            if entry.path().is_dir() {
+                std::fs::create_dir(there).expect("it can be made");
+            } else {
+                std::fs::copy(entry.path(), there).expect("it can be copied");
+            }
+        }
+        self.directories.insert(copy, made);
     }
 
     /// The backend of these tests needs no directories; with them an instance knows after a restart

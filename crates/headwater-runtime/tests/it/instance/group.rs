@@ -117,6 +117,7 @@ async fn members_of_another_protocol_are_waited_out() {
         protocol: "range".to_owned(),
         client_id: "consumer".to_owned(),
         group_instance_id: None,
+        replaces: None,
         topics: Vec::new(),
         session_timeout: Duration::from_secs(3),
         rebalance_timeout: Duration::from_secs(3),

@@ -20,11 +20,17 @@ enum Step {
     Start(&'static str),
     /// It is closed in good order.
     Close(&'static str),
+    /// It is closed in good order, and its place kept.
+    Remain(&'static str),
+    /// It does not come back so soon: its session ends.
+    Wait,
+    /// Another one starts with a copy of its directory.
+    CopyOf(&'static str, &'static str),
     /// It dies.
     Crash(&'static str),
 }
 
-use Step::{Close, Crash, Start};
+use Step::{Close, CopyOf, Crash, Remain, Start, Wait};
 
 /// A line of some words, over and over: each task has something to do all the time.
 async fn flow(broker: Embedded, clock: Arc<TestClock>) {
@@ -63,6 +69,8 @@ async fn play(
     }
     tokio::time::sleep(seconds(10)).await;
     group.settles_evenly().await;
+    // Who had what when one went that keeps its place.
+    let mut kept = None;
     for step in steps {
         let before = group.recording.made().len();
         group.pauses.take_longest();
@@ -72,12 +80,31 @@ async fn play(
                 group.start(name).await;
                 tokio::time::sleep(seconds(10)).await;
                 group.settles_evenly().await;
+                if let Some(kept) = kept.take() {
+                    assert_eq!(
+                        group.stateful(TaskRole::Active),
+                        kept,
+                        "{name} has its tasks again"
+                    );
+                }
             }
             Close(name) => {
                 group.has_directories_of_tasks(name);
                 group.close(name).await;
                 tokio::time::sleep(seconds(2)).await;
             }
+            Remain(name) => {
+                group.has_directories_of_tasks(name);
+                kept = Some(group.stateful(TaskRole::Active));
+                group.remain(name).await;
+                tokio::time::sleep(seconds(2)).await;
+            }
+            Wait => {
+                kept = None;
+                tokio::time::sleep(seconds(20)).await;
+                group.settles_evenly().await;
+            }
+            CopyOf(name, copy) => group.copy_directory(name, copy),
             Crash(name) => {
                 group.crash(name);
                 tokio::time::sleep(seconds(10)).await;
@@ -154,6 +181,85 @@ async fn a_rolling_restart_of_static_members() {
         0 rebalances
     "#]]
     .assert_eq(&told);
+}
+
+const RESTARTS_IN_PLACE: [Step; 6] =
+    [Remain("a"), Start("a"), Remain("b"), Start("b"), Remain("c"), Start("c")];
+
+/// Whoever keeps its place comes back into it with one round, and nobody else has a pause.
+#[tokio::test(start_paused = true)]
+async fn a_rolling_restart_in_place() {
+    let expected = expect![[r#"
+        Remain("a"): 0, 0 ms
+        Start("a"): 1, 2100 ms
+        Remain("b"): 0, 0 ms
+        Start("b"): 1, 2100 ms
+        Remain("c"): 0, 0 ms
+        Start("c"): 1, 2100 ms
+        3 rebalances
+    "#]];
+    for standbys in [0, 1] {
+        let set = |config: StreamsConfig| config.num_standby_replicas(standbys);
+        check(&THREE, set, &RESTARTS_IN_PLACE, &expected).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rolling_restart_in_place_exactly_once() {
+    let set =
+        |config: StreamsConfig| config.processing_guarantee(ProcessingGuarantee::ExactlyOnceV2);
+    check(
+        &THREE,
+        set,
+        &RESTARTS_IN_PLACE,
+        &expect![[r#"
+        Remain("a"): 0, 0 ms
+        Start("a"): 1, 2100 ms
+        Remain("b"): 0, 0 ms
+        Start("b"): 1, 2100 ms
+        Remain("c"): 0, 0 ms
+        Start("c"): 1, 2100 ms
+        3 rebalances
+    "#]],
+    )
+    .await;
+}
+
+/// The place is kept for as long as the session, and then given away.
+#[tokio::test(start_paused = true)]
+async fn who_comes_back_too_late_comes_as_any_other() {
+    let steps = [Remain("a"), Wait, Start("a")];
+    check(
+        &THREE,
+        |config| config,
+        &steps,
+        &expect![[r#"
+        Remain("a"): 0, 0 ms
+        Wait: 1, 10000 ms
+        Start("a"): 2, 20 ms
+        3 rebalances
+    "#]],
+    )
+    .await;
+}
+
+/// The place is taken once: a copy of the directory makes a member of its own.
+#[tokio::test(start_paused = true)]
+async fn a_copied_directory_makes_two_members() {
+    let steps = [Remain("a"), CopyOf("a", "d"), Start("a"), Start("d")];
+    check(
+        &THREE,
+        |config| config,
+        &steps,
+        &expect![[r#"
+        Remain("a"): 0, 0 ms
+        CopyOf("a", "d"): 0, 0 ms
+        Start("a"): 1, 2100 ms
+        Start("d"): 2, 20 ms
+        3 rebalances
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -31,6 +31,7 @@ impl World<'_> {
                 protocol: described.protocol,
                 client_id: "stranger".to_owned(),
                 group_instance_id: None,
+                replaces: None,
                 topics: Vec::new(),
                 session_timeout,
                 rebalance_timeout: session_timeout,

@@ -84,6 +84,9 @@ pub(crate) struct Options {
     /// Id of a static member.
     #[arg(long)]
     pub(crate) instance_id: Option<String>,
+    /// What becomes of the place in the group at the end.
+    #[arg(long, value_enum, default_value = "leave")]
+    pub(crate) close: Close,
     /// How long output waits for more of it. Nothing here waits, so any value is kept.
     #[arg(long)]
     pub(crate) linger_ms: Option<u64>,
@@ -114,6 +117,16 @@ pub(crate) enum Guarantee {
     AtLeastOnce,
     #[value(name = "exactly_once_v2")]
     ExactlyOnceV2,
+}
+
+/// What becomes of the place in the group when the program is stopped. A static member keeps it in
+/// any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Close {
+    /// It is given up at once: the default of this implementation.
+    Leave,
+    /// It is kept for as long as the session: the default of Kafka Streams.
+    Remain,
 }
 
 /// A backend of persistent stores.

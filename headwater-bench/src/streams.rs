@@ -10,12 +10,13 @@ use headwater::prelude::*;
 use headwater::sled::SledBackend;
 use headwater::store::{MemoryBackend, StoreBackend};
 use headwater::{
-    ProcessingGuarantee, RestoreListener, StreamsConfig, TaskRole, TaskState, TaskStatus,
+    CloseOptions, GroupMembership, ProcessingGuarantee, RestoreListener, StreamsConfig, TaskRole,
+    TaskState, TaskStatus,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::events::say;
-use crate::options::{Backend, Guarantee, Options};
+use crate::options::{Backend, Close, Guarantee, Options};
 use crate::topologies::topology;
 
 /// A kit waits 40 seconds before it kills.
@@ -34,7 +35,12 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         .store_backend(backend(options.backend));
     let instance = builder.start().await.context("the application does not start")?;
     let failed = watch(&instance, options, &mut terminate).await;
-    instance.close(CLOSE_LIMIT).await?;
+    let membership = match options.close {
+        Close::Leave => GroupMembership::Default,
+        Close::Remain => GroupMembership::RemainInGroup,
+    };
+    let how = CloseOptions::timeout(CLOSE_LIMIT).group_membership(membership);
+    instance.close_with(how).await?;
     if let Some(error) = failed {
         anyhow::bail!("the application stopped: {error}");
     }

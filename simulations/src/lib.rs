@@ -52,7 +52,8 @@ const STOPS: &[FaultKind] = &[FaultKind::PauseAtRequest, FaultKind::LeftBehindRe
 /// Seeds that have found something: an instance that waited for nothing while it was out of its group (5); a task
 /// that came back to an instance which was still opening it from before, and began at offsets that somebody else had
 /// gone beyond (18454); a batch that overtook another on its way and was not sent again when the other had been
-/// answered first (8830); committers that heard of a grant in an order of chance (7030); the others something in the
+/// answered first (8830); a static member that was back before it had released what somebody waited for, and did not know
+/// of it (202 and 409, of groups); committers that heard of a grant in an order of chance (7030); the others something in the
 /// simulator itself, which had expected too much of at-least-once when older state replaces newer, and of stores that
 /// were closed before they had been restored, or had let an instance start while the lock of a process that had died
 /// was still held (703), or had not noticed what a process that was gone overwrote with its first batch (731), or judged what a store
@@ -69,6 +70,8 @@ pub const KEPT: &[Scheduled] = &[
     Scheduled::exactly_once(Workload::Tight, 8_830).without(STOPS),
     Scheduled::at_least_once(Workload::Tight, 731).in_a_group(),
     Scheduled::exactly_once(Workload::Join, 1_760).in_a_group().of_static_members(),
+    Scheduled::exactly_once(Workload::Tight, 202).in_a_group().of_static_members(),
+    Scheduled::at_least_once(Workload::Stateless, 409).in_a_group().of_static_members(),
 ];
 
 impl Scheduled {

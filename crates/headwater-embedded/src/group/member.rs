@@ -316,6 +316,11 @@ impl Calls {
     /// Takes out the member whose place this one takes, if that has not been done.
     async fn remove_replaced(&self) -> Result<(), BrokerError> {
         let Some(gone) = self.replaces.lock().clone() else { return Ok(()) };
+        if self.member_id.lock().as_ref() == Some(&gone) {
+            // The broker was opened again, and counts its members from the beginning: nobody else has this id.
+            *self.replaces.lock() = None;
+            return Ok(());
+        }
         loop {
             let caller = Caller { member_id: &gone, group_instance_id: None };
             match self.remove(caller).await {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use expect_test::{Expect, expect};
 use headwater_broker::{
-    Broker, BrokerError, Grant, GroupEvent, GroupOptions, OffsetCommit, Offsets, TopicPartition,
-    Topics,
+    Broker, BrokerError, Grant, GroupEvent, GroupOptions, MemberId, OffsetCommit, Offsets,
+    TopicPartition, Topics,
 };
 use headwater_embedded::{Embedded, EmbeddedOptions, OpenError};
 use headwater_records::Compression;
@@ -50,14 +50,14 @@ fn last_file(directory: &Path) -> PathBuf {
     files(directory).pop().expect("the test has what it needs").0
 }
 
-async fn join_alone(broker: &Embedded) -> Grant {
+async fn join_alone(broker: &Embedded, replaces: Option<MemberId>) -> Grant {
     let second = std::time::Duration::from_secs(1);
     let mut member = broker.membership(GroupOptions {
         group: "app".into(),
         protocol: "test".to_owned(),
         client_id: "client".to_owned(),
         group_instance_id: None,
-        replaces: None,
+        replaces,
         topics: Vec::new(),
         session_timeout: 10 * second,
         rebalance_timeout: 10 * second,
@@ -82,7 +82,7 @@ async fn everything_is_there_again() {
     let at = TopicPartition::new("lines", 1);
     write_values(&broker, &at, &["a", "b", "c", "d", "e"]).await;
     delete_before(&broker, &at, 3).await;
-    let grant = join_alone(&broker).await;
+    let grant = join_alone(&broker, None).await;
     let commit =
         OffsetCommit { topic_partition: at.clone(), offset: 4, metadata: "m \"\n".to_owned() };
     broker.commit_offsets(&grant, &[commit]).await.unwrap();
@@ -103,6 +103,15 @@ async fn everything_is_there_again() {
     assert_eq!(log_text(&broker, &at).await, "3..6 3:key=d 4:key=e 5:key=f");
     let again = create(&broker, "gone", 1, &[]).await;
     assert_ne!(again.id, gone.id, "ids are not used twice, not even after a restart");
+}
+
+/// Opened again, the broker counts its members from the beginning.
+#[tokio::test(start_paused = true)]
+async fn a_member_does_not_take_itself_for_the_one_whose_place_it_takes() {
+    let directory = tempfile::tempdir().unwrap();
+    let gone = join_alone(&open(directory.path()), None).await;
+    let back = join_alone(&open(directory.path()), Some(gone.member_id.clone())).await;
+    assert_eq!((back.member_id, back.generation), (gone.member_id, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -305,7 +314,7 @@ async fn a_long_journal_is_written_anew() {
     let broker = open(directory.path());
     create(&broker, "lines", 1, &[]).await;
     let at = TopicPartition::new("lines", 0);
-    let grant = join_alone(&broker).await;
+    let grant = join_alone(&broker, None).await;
     let metadata = "x".repeat(100_000);
     for offset in 0..30 {
         let metadata = metadata.clone();

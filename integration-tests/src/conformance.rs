@@ -36,6 +36,6 @@ mod windows;
 pub use case::{Case, Difference, Outcome};
 pub use check::{build_only, check};
 pub use files::{CaseFile, case_files, own_cases};
-pub use fuzz::{Hunt, Hunted, Original, random_case, shrink};
+pub use fuzz::{Hunt, Hunted, Original, hangs_on_order, random_case, shrink};
 pub use summary::Summary;
 pub use vectors::{VectorGroup, check_vectors, vector_summary};

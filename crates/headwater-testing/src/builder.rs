@@ -69,6 +69,7 @@ pub struct TopologyTestDriverBuilder {
     pub(crate) config: StreamsConfig,
     pub(crate) handlers: Option<Handlers>,
     pub(crate) partitions: BTreeMap<TopicName, i32>,
+    pub(crate) topic_order: Vec<TopicName>,
     pub(crate) backend: Arc<dyn StoreBackend>,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) wall_ms: i64,
@@ -84,6 +85,7 @@ impl TopologyTestDriverBuilder {
             config: StreamsConfig::new("test"),
             handlers: None,
             partitions: BTreeMap::new(),
+            topic_order: Vec::new(),
             backend: Arc::new(MemoryBackend::durable()),
             state_dir: None,
             wall_ms: 0,
@@ -115,6 +117,13 @@ impl TopologyTestDriverBuilder {
     pub fn partitions(mut self, topic: impl Into<TopicName>, partitions: i32) -> Self {
         self.partitions.insert(topic.into(), partitions);
         self
+    }
+
+    /// Which of several topics comes first where a task has records of one timestamp in them: of two topics that named
+    /// earlier here, then all others by name, internal topics by their full names (`test-orders-repartition`). Default: all
+    /// by name. No application may rely on such an order; a test with another one shows whether it does.
+    pub fn topic_order(self, topics: impl IntoIterator<Item = impl Into<TopicName>>) -> Self {
+        Self { topic_order: topics.into_iter().map(Into::into).collect(), ..self }
     }
 
     /// Keeps the stores that are not in memory. Default: memory that outlives restarts of tasks, as a disk would.

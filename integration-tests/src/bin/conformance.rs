@@ -120,6 +120,7 @@ fn fuzz(
         let hunted = hunt.run((first..count).take(BATCH))?;
         total.equal += hunted.equal;
         total.by_order += hunted.by_order;
+        total.drops_by_order += hunted.drops_by_order;
         total.by_store += hunted.by_store;
         total.by_mistake += hunted.by_mistake;
         for (case, outcome) in hunted.differing {
@@ -132,11 +133,11 @@ fn fuzz(
     }
     let seconds = clock.monotonic().saturating_sub(began).as_secs_f64().max(0.001);
     let cases = f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-    let Hunted { equal, by_order, by_store, by_mistake, .. } = total;
+    let Hunted { equal, by_order, drops_by_order, by_store, by_mistake, .. } = total;
     writeln!(
         out,
         "seed {seed}: {:.1} cases a second; set aside: {by_order} that hang on the order of topics, \
-         {by_store} on what stores in memory and caches of the original show, {by_mistake} that it cannot build or run",
+         {drops_by_order} more whose number of dropped records does, {by_store} on what stores in memory and caches of the original show, {by_mistake} that it cannot build or run",
         cases / seconds
     )?;
     writeln!(out, "{equal} equal, {} differ", kept.len())?;

@@ -10,7 +10,13 @@ use super::{data, run, structure};
 ///
 /// A panic, whoever has it, is a failed case and no reason to leave out the next one.
 pub fn check(case: &Case) -> Outcome {
-    match catch_unwind(AssertUnwindSafe(|| differences(case))) {
+    check_in_order(case, &[])
+}
+
+/// As [`check`]; of records with one timestamp in several topics that of the topic which is earlier in this order is
+/// read first.
+pub(super) fn check_in_order(case: &Case, topics: &[&str]) -> Outcome {
+    match catch_unwind(AssertUnwindSafe(|| differences(case, topics))) {
         Ok(Ok(differences)) if differences.is_empty() => Outcome::Passed,
         Ok(Ok(differences)) => Outcome::Failed(differences),
         Ok(Err(Missing(missing))) => Outcome::Missing(missing),
@@ -33,7 +39,7 @@ pub fn build_only(case: &Case) -> Outcome {
     }
 }
 
-fn differences(case: &Case) -> Result<Vec<Difference>, Missing> {
+fn differences(case: &Case, topics: &[&str]) -> Result<Vec<Difference>, Missing> {
     let expected = case.expect.get("error").filter(|error| error["phase"] != "event");
     if let Some(op) = structure::ruled_out(case) {
         return Ok(structure::differences_of_ruled_out(case, op, expected));
@@ -54,7 +60,7 @@ fn differences(case: &Case) -> Result<Vec<Difference>, Missing> {
         }
         (Ok(built), None) => {
             let mut differences = structure::differences(case, &built);
-            differences.extend(data::differences(case, &built, &run::run(case, &built)?));
+            differences.extend(data::differences(case, &built, &run::run(case, &built, topics)?));
             Ok(differences)
         }
     }

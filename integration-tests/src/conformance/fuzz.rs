@@ -18,8 +18,9 @@ mod shared_headers;
 mod shrink;
 mod streams;
 mod tables;
+mod topic_orders;
 
 pub use generator::random_case;
-pub use hunt::{Hunt, Hunted};
+pub use hunt::{Hunt, Hunted, hangs_on_order};
 pub use original::Original;
 pub use shrink::shrink;

@@ -45,10 +45,11 @@ pub(super) struct Found {
     pub(super) failed: Option<(usize, &'static str, String)>,
 }
 
-/// Runs a case to its end, or to its first failure.
-pub(super) fn run(case: &Case, built: &Built) -> Result<Found, Missing> {
+/// Runs a case to its end, or to its first failure. Where a task has records of one timestamp in several topics, that of
+/// the topic which is earlier in this order comes first.
+pub(super) fn run(case: &Case, built: &Built, topics: &[&str]) -> Result<Found, Missing> {
     let mut found = Found::default();
-    let driver = match driver(case, built).build() {
+    let driver = match driver(case, built).topic_order(topics.iter().copied()).build() {
         Ok(driver) => driver,
         Err(error) => {
             found.failed = Some((0, class(&error), show_error(&error)));

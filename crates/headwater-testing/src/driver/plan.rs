@@ -55,7 +55,14 @@ impl Plan {
             let inputs = inputs.iter().map(|(topic, partition)| {
                 TopicPartition::new(topic.as_str(), partition.cast_signed())
             });
-            Some(TaskSpec { id, program, inputs: inputs.collect() })
+            // A task takes that of its inputs first, in this order, whose record is not newer than any other.
+            let mut inputs: Vec<TopicPartition> = inputs.collect();
+            let rank = |input: &TopicPartition| {
+                let mut named = builder.topic_order.iter();
+                named.position(|topic| *topic == input.topic).unwrap_or(usize::MAX)
+            };
+            inputs.sort_by_key(rank);
+            Some(TaskSpec { id, program, inputs })
         });
         let specs = specs.collect();
         let handlers = builder.handlers.clone();

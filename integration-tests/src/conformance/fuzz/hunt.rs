@@ -11,6 +11,7 @@ use super::original::Original;
 use super::other_stores::OtherStores;
 use super::shared_headers::hang_on_flush;
 use super::shrink::shrink;
+use super::topic_orders::holds_in_another_order;
 use crate::conformance::{Case, Difference, Outcome, check};
 
 /// What is compared.
@@ -29,8 +30,12 @@ pub struct Hunt<'a> {
 pub struct Hunted {
     /// How many are as the original expects.
     pub equal: usize,
-    /// How many differ and hang on which of several topics is read first, which the original leaves open.
+    /// How many differ and hang on which of several topics is read first, which the original leaves open: it says so
+    /// itself.
     pub by_order: usize,
+    /// How many drop as many records as the original only when their topics are read here in another order, with one
+    /// timestamp: [`hangs_on_order`].
+    pub drops_by_order: usize,
     /// How many are as the original with all stores on disk expects, or drop what it drops then, or show what has
     /// expired and only its cache still has, or have not the headers that its cache shares with the records.
     pub by_store: usize,
@@ -71,8 +76,8 @@ impl Hunt<'_> {
         let other_stores = OtherStores::ask(self.original, &suspects)?;
         for (case, other_stores) in suspects.into_iter().zip(other_stores) {
             let outcome = compare(&case)?;
-            if drops_by_order(&case, &outcome) {
-                hunted.by_order += 1;
+            if drops_by_order(&case, &outcome)? {
+                hunted.drops_by_order += 1;
             } else if hang_on_flush(&case, &outcome) || other_stores.explain(&case)? {
                 hunted.by_store += 1;
             } else if self.shrinks {
@@ -97,9 +102,9 @@ impl Hunt<'_> {
                 }
                 let outcome = compare(&answered)?;
                 let found = differs_in(&outcome);
-                let is_set_aside = drops_by_order(&answered, &outcome)
-                    || hang_on_flush(&answered, &outcome)
-                    || is_of_other_types(&answered, &outcome);
+                let is_set_aside = hang_on_flush(&answered, &outcome)
+                    || is_of_other_types(&answered, &outcome)
+                    || drops_by_order(&answered, &outcome)?;
                 if is_set_aside {
                     continue;
                 }
@@ -133,15 +138,20 @@ pub(super) fn differs_in(outcome: &Outcome) -> BTreeSet<String> {
     }
 }
 
-/// Whether a case differs in nothing but how many records are dropped.
-fn only_drops_differ(outcome: &Outcome) -> bool {
-    differs_in(outcome).iter().all(|what| what == "dropped" || what == "dropped_at")
+/// Whether a case that the original has answered differs in nothing but how many records are dropped, and drops as many
+/// as the original, with all else as expected too, when its topics are read in another order.
+///
+/// # Errors
+/// When it is no case.
+pub fn hangs_on_order(case: &Json) -> Result<bool> {
+    drops_by_order(case, &compare(case)?)
 }
 
-/// Whether a case drops another number of records than the original does, which drops other numbers itself when it
-/// reads its topics in another order: an answer to a foreign-key join that something has overtaken is one.
-fn drops_by_order(case: &Json, outcome: &Outcome) -> bool {
-    has_flag(case, "order_dropped") && only_drops_differ(outcome)
+/// The same, of a case with this outcome.
+fn drops_by_order(case: &Json, outcome: &Outcome) -> Result<bool> {
+    let found = differs_in(outcome);
+    let only_drops = found.iter().all(|what| what == "dropped" || what == "dropped_at");
+    Ok(!found.is_empty() && only_drops && holds_in_another_order(case)?)
 }
 
 /// Whether the original cannot build a case for a mistake of its own.

@@ -57,7 +57,8 @@ const STOPS: &[FaultKind] = &[FaultKind::PauseAtRequest, FaultKind::LeftBehindRe
 /// simulator itself, which had expected too much of at-least-once when older state replaces newer, and of stores that
 /// were closed before they had been restored, or had let an instance start while the lock of a process that had died
 /// was still held (703), or had not noticed what a process that was gone overwrote with its first batch (731), or judged what a store
-/// had held before it had read on what was committed (1760).
+/// had held before it had read on what was committed (1760), or what a crash had left in a standby that had not caught up
+/// (49929).
 pub const KEPT: &[Scheduled] = &[
     Scheduled::at_least_once(Workload::CachedCount, 5).without(STOPS),
     Scheduled::exactly_once(Workload::CachedCount, 18_454).without(STOPS),
@@ -70,6 +71,7 @@ pub const KEPT: &[Scheduled] = &[
     Scheduled::exactly_once(Workload::Tight, 8_830).without(STOPS),
     Scheduled::at_least_once(Workload::Tight, 731).in_a_group(),
     Scheduled::exactly_once(Workload::Join, 1_760).in_a_group().of_static_members(),
+    Scheduled::at_least_once(Workload::Join, 49_929).in_a_group(),
     Scheduled::exactly_once(Workload::Tight, 202).in_a_group().of_static_members(),
     Scheduled::at_least_once(Workload::Stateless, 409).in_a_group().of_static_members(),
 ];

@@ -187,9 +187,16 @@ impl World<'_> {
     }
 }
 
-/// The tasks that run here, standbys too.
+/// The tasks that run here, and the standbys that have caught up: in the others may still be what a crash has left.
 fn running(process: &Process) -> BTreeSet<TaskId> {
     let Process::Up(instance) = process else { return BTreeSet::new() };
+    let lags = instance.store_lags();
+    let has_caught_up = |task: &TaskId| {
+        lags.get(task).is_none_or(|lags| lags.iter().all(|lag| lag.offsets() == Some(0)))
+    };
     let tasks = instance.tasks().into_iter();
-    tasks.filter(|(_, status)| status.state == TaskState::Running).map(|(task, _)| task).collect()
+    tasks
+        .filter(|(task, status)| status.state == TaskState::Running && has_caught_up(task))
+        .map(|(task, _)| task)
+        .collect()
 }

@@ -287,31 +287,42 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Follower<I, S> {
         self.look_at_lag(id);
     }
 
-    /// Hands out the stretches of targets whose step is free, in turns.
+    /// Hands out the stretches of targets whose step is free: of those that end at once, as somebody waits
+    /// for each of them, and of the others in turns.
     pub(super) fn start_applying(&mut self) -> Vec<ApplyPart<I, S>> {
         let has_work = |target: &Target<S>| {
             let is_to_write = target.stopping.is_some() && target.gathers;
             target.step.is_some() && (!target.pending.is_empty() || is_to_write)
         };
         let waiting = self.targets.iter().filter(|(_, target)| has_work(target));
-        let (mut turns, before): (Vec<I>, Vec<I>) =
-            waiting.map(|(&id, _)| id).partition(|&id| self.last_turn.is_none_or(|last| id > last));
+        let (ending, waiting): (Vec<_>, Vec<_>) =
+            waiting.partition(|(_, target)| target.stopping.is_some());
+        let ending: Vec<I> = ending.into_iter().map(|(&id, _)| id).collect();
+        let (mut turns, before): (Vec<I>, Vec<I>) = waiting
+            .into_iter()
+            .map(|(&id, _)| id)
+            .partition(|&id| self.last_turn.is_none_or(|last| id > last));
         turns.extend(before);
         turns.truncate(self.options.applying_max.saturating_sub(self.applying));
         self.last_turn = turns.last().copied().or(self.last_turn);
-        let mut parts = Vec::with_capacity(turns.len());
-        for id in turns {
-            let Some(target) = self.targets.get_mut(&id) else { continue };
-            let Some(step) = target.step.take() else { continue };
-            self.applying += 1;
-            target.pending_bytes = 0;
-            let is_at_end = target.changelogs.iter().all(|it| it.at_end_ms.is_some());
-            let finish = (is_at_end || target.stopping.is_some()).then_some(Safe(false));
-            target.gathers = finish.is_none();
-            let stretches = std::mem::take(&mut target.pending);
-            parts.push(ApplyPart { id, step, stretches, finish });
-        }
-        parts
+        ending.into_iter().chain(turns).filter_map(|id| self.start_one(id)).collect()
+    }
+
+    /// One that gathers writes what it holds when it comes within the acceptable lag, and makes it safe, which
+    /// may take long: it has caught up only then, so that whoever takes it over waits for the rest alone.
+    fn start_one(&mut self, id: I) -> Option<ApplyPart<I, S>> {
+        let target = self.targets.get_mut(&id)?;
+        let step = target.step.take()?;
+        self.applying += 1;
+        target.pending_bytes = 0;
+        let is_at_end = target.changelogs.iter().all(|it| it.at_end_ms.is_some());
+        let is_near =
+            target.lag_when_applied().is_some_and(|lag| lag <= self.options.acceptable_lag);
+        let writes = is_at_end || is_near || target.stopping.is_some();
+        let finish = writes.then_some(Safe(is_near && target.gathers));
+        target.gathers = finish.is_none();
+        let stretches = std::mem::take(&mut target.pending);
+        Some(ApplyPart { id, step, stretches, finish })
     }
 
     pub(super) fn applied(&mut self, part: AppliedPart<I, S>) {
@@ -422,6 +433,18 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Follower<I, S> {
 fn tell<T>(news: &mpsc::UnboundedSender<T>, what: T) {
     if news.send(what).is_err() {
         tracing::debug!("nobody hears of the follow loop any more");
+    }
+}
+
+impl<S> Target<S> {
+    /// The lag that is left when all has been applied that was read; `None` as long as an end is not known.
+    fn lag_when_applied(&self) -> Option<u64> {
+        let mut changelogs = self.changelogs.iter().enumerate();
+        changelogs.try_fold(0, |sum: u64, (index, changelog)| {
+            let (_, end) = self.progress.of(index);
+            let left = (end >= 0).then(|| end.saturating_sub(changelog.position))?;
+            Some(sum.saturating_add(u64::try_from(left).unwrap_or(0)))
+        })
     }
 }
 

@@ -1,15 +1,18 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use expect_test::{Expect, expect};
 use headwater_store::{
     ChangelogPosition, Chunk, Direction, KeyRange, Layout, MemoryBackend, OpenOptions, StoreBackend,
 };
 
+use super::progress::Follower;
 use super::*;
+use crate::read::Safe;
 use crate::test_logs::{Log, Logs, topic_partition};
-use crate::{ChangelogStore, InlineBlocking, RestoreMemory, StoreStep};
+use crate::{ChangelogStore, Job, RestoreMemory, StoreStep};
 
 /// How long tombstones are kept in these logs.
 const RETENTION_MS: i64 = 300_000;
@@ -60,9 +63,41 @@ impl Clock for TestClock {
     }
 }
 
+/// Works in place, except for jobs that it is told to hold for ever.
+#[derive(Debug, Default)]
+struct Holding {
+    holds_next: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl Blocking for Holding {
+    async fn run(&self, job: Job) {
+        if self.holds_next.swap(false, Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        job();
+    }
+}
+
+fn options(isolation: Isolation, heard: &Arc<Heard>, holding: &Arc<Holding>) -> FollowOptions {
+    FollowOptions {
+        isolation,
+        fetch_bytes: 1 << 20,
+        pending_bytes: 1 << 20,
+        applying_max: 1,
+        max_wait: Duration::from_millis(500),
+        pace: Duration::from_millis(50),
+        acceptable_lag: 2,
+        clock: Arc::new(TestClock(tokio::time::Instant::now())),
+        blocking: Arc::clone(holding) as _,
+        listener: Arc::clone(heard) as _,
+    }
+}
+
 /// A follow loop over some logs.
 struct Following {
     heard: Arc<Heard>,
+    holding: Arc<Holding>,
     commands: mpsc::UnboundedSender<FollowCommand<i32, StoreStep>>,
     news: mpsc::UnboundedReceiver<FollowNews<i32, StoreStep>>,
 }
@@ -71,54 +106,15 @@ impl Following {
     fn start(logs: &Logs, isolation: Isolation) -> Self {
         let (commands, told) = mpsc::unbounded_channel();
         let (tell, news) = mpsc::unbounded_channel();
-        let heard = Arc::new(Heard::default());
-        let options = FollowOptions {
-            isolation,
-            fetch_bytes: 1 << 20,
-            pending_bytes: 1 << 20,
-            applying_max: 1,
-            max_wait: Duration::from_millis(500),
-            pace: Duration::from_millis(50),
-            acceptable_lag: 2,
-            clock: Arc::new(TestClock(tokio::time::Instant::now())),
-            blocking: Arc::new(InlineBlocking),
-            listener: Arc::clone(&heard) as _,
-        };
+        let (heard, holding) = (Arc::<Heard>::default(), Arc::<Holding>::default());
+        let options = options(isolation, &heard, &holding);
         tokio::spawn(follow(Box::new(logs.clone()), told, tell, options));
-        Self { heard, commands, news }
+        Self { heard, holding, commands, news }
     }
 
     fn add(&self, partition: i32, limit: Option<i64>) -> Arc<FollowProgress> {
-        let mut storage =
-            MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
-        let space = storage.space("counts").unwrap();
-        let position = ChangelogPosition {
-            topic_id: [1; 16],
-            next_offset: 0,
-            leader_epoch: None,
-            at_end_ms: Some(5),
-        };
-        let store = ChangelogStore {
-            name: "store".to_owned(),
-            topic_partition: topic_partition(partition),
-            storage: 0,
-            space,
-            layout: Layout::KeyValue,
-            position,
-        };
-        let changelogs = vec![FollowPartition {
-            topic_partition: topic_partition(partition),
-            store: "counts".into(),
-            start_offset: 0,
-            leader_epoch: None,
-            tombstone_retention_ms: Some(RETENTION_MS),
-            at_end_ms: Some(5),
-            limit,
-        }];
-        let progress = Arc::new(FollowProgress::new(&changelogs));
-        let step = StoreStep::new(vec![storage], vec![store], &RestoreMemory::new(1 << 20));
-        let target =
-            FollowTarget { id: partition, changelogs, step, progress: Arc::clone(&progress) };
+        let target = target(partition, limit);
+        let progress = Arc::clone(&target.progress);
         self.tell(FollowCommand::Add(target));
         progress
     }
@@ -144,6 +140,38 @@ impl Following {
     fn heard(&self) -> String {
         self.heard.0.lock().unwrap().drain(..).map(|line| line + "\n").collect()
     }
+}
+
+/// A target of one changelog, from its beginning.
+fn target(partition: i32, limit: Option<i64>) -> FollowTarget<i32, StoreStep> {
+    let mut storage = MemoryBackend::new().open(Path::new("0_0"), &OpenOptions::default()).unwrap();
+    let space = storage.space("counts").unwrap();
+    let position = ChangelogPosition {
+        topic_id: [1; 16],
+        next_offset: 0,
+        leader_epoch: None,
+        at_end_ms: Some(5),
+    };
+    let store = ChangelogStore {
+        name: "store".to_owned(),
+        topic_partition: topic_partition(partition),
+        storage: 0,
+        space,
+        layout: Layout::KeyValue,
+        position,
+    };
+    let changelogs = vec![FollowPartition {
+        topic_partition: topic_partition(partition),
+        store: "counts".into(),
+        start_offset: 0,
+        leader_epoch: None,
+        tombstone_retention_ms: Some(RETENTION_MS),
+        at_end_ms: Some(5),
+        limit,
+    }];
+    let progress = Arc::new(FollowProgress::new(&changelogs));
+    let step = StoreStep::new(vec![storage], vec![store], &RestoreMemory::new(1 << 24));
+    FollowTarget { id: partition, changelogs, step, progress }
 }
 
 /// The outcome, the position and the entries of a target.
@@ -377,6 +405,75 @@ async fn an_idle_standby_notes_that_it_is_complete() {
         &expect![[r#"
         0 ended at 1, complete at 53250 ms k=v
     "#]],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_to_end_waits_for_no_other() {
+    let logs = Logs::default();
+    logs.edit(0, Log::append_one);
+    logs.edit(1, |log| {
+        log.append(&[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))]);
+    });
+    let mut following = Following::start(&logs, Isolation::ReadUncommitted);
+    following.add(0, None);
+    following.news().await;
+    pass(600).await;
+    // The other one takes the only turn that there is, and does not come to an end with it.
+    following.holding.holds_next.store(true, Ordering::Relaxed);
+    following.add(1, None);
+    pass(600).await;
+    let stopped = following.stop(0, SuspendReason::Migrated);
+    let text = tokio::time::timeout(Duration::from_mins(1), stopped).await;
+    check(
+        &text.expect("ends although the other does not"),
+        &expect![[r#"
+            0 ended at 1, complete at 2150 ms k=v
+        "#]],
+    );
+}
+
+/// Between them there may be all of a store, which who takes it over would wait for.
+#[tokio::test(start_paused = true)]
+async fn what_was_gathered_is_written_and_safe_before_one_has_caught_up() {
+    let logs = Logs::default();
+    logs.edit(0, |log| {
+        let large = "x".repeat(900 << 10);
+        let first = log.append(&[("a", Some(&large))]).append(&[("b", Some(&large))]);
+        first.append(&[("c", Some(&large)), ("d", Some("1"))]);
+    });
+    let (heard, holding) = (Arc::default(), Arc::default());
+    let (tell, mut news) = mpsc::unbounded_channel();
+    let mut follower = Follower::new(options(Isolation::ReadUncommitted, &heard, &holding), tell);
+    let target = target(0, None);
+    let progress = Arc::clone(&target.progress);
+    follower.told(FollowCommand::Add(target));
+    let mut text = String::new();
+    while progress.lag() != Some(0) {
+        let (request, _) = follower.next_request();
+        let answer = logs.clone().fetch(&request).await;
+        follower.answered(&request, answer);
+        for part in follower.start_applying() {
+            let end = match part.finish {
+                None => "gathered",
+                Some(Safe(false)) => "written",
+                Some(Safe(true)) => "written and safe",
+            };
+            follower.applied(apply(&*holding, part).await);
+            write!(text, "{end}, {} left", progress.lag().unwrap()).unwrap();
+        }
+        if let Ok(FollowNews::CaughtUp(_)) = news.try_recv() {
+            text += ", has caught up";
+        }
+        text += "\n";
+    }
+    check(
+        &text,
+        &expect![[r#"
+            gathered, 3 left
+            written and safe, 2 left, has caught up
+            written, 0 left
+        "#]],
     );
 }
 

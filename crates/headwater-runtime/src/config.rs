@@ -1,10 +1,12 @@
 //! Typed configuration with the names and defaults of Kafka Streams (feature section 1).
 
 mod checks;
+mod duration;
 mod error;
 mod from_properties;
 mod policies;
 mod properties;
+mod setting;
 #[cfg(test)]
 #[expect(clippy::needless_raw_string_hashes, reason = "expect-test writes its texts so")]
 mod tests;
@@ -32,7 +34,7 @@ use checks::{
     a_minute_at_least, any, at_least_one, check_application_id, check_host_port,
     check_replication_factor, one_at_least, positive,
 };
-use from_properties::Setting;
+use setting::Setting;
 
 /// Checks one value: what would be right is in the error.
 type Check<T> = fn(&T) -> Result<(), &'static str>;

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use headwater::{Record, RecordContext, TopicNameExtractor, UserError};
 use serde_json::Value as Json;
 
-use super::build::Show;
 use super::case::{Missing, call, text as json_text};
+use super::made::Show;
 use super::value::text;
 
 /// A function that chooses topics.

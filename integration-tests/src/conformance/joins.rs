@@ -7,9 +7,9 @@ use headwater::serde::Serde;
 use headwater::{JoinWindows, Joined};
 use serde_json::Value as Json;
 
-use super::build::{Dyn, GlobalTable, Made, Show, Stream, Table, WindowedKey, named, named_stream};
 use super::case::{Missing, text as json_text};
 use super::functions::{expression, joiner};
+use super::made::{Dyn, GlobalTable, Made, Show, Stream, Table, WindowedKey, named, named_stream};
 use super::params::{joined, materialized, milliseconds, stream_joined, table_joined};
 use super::serdes::DynSerde;
 use super::value::Value;

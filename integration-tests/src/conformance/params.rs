@@ -12,8 +12,8 @@ use headwater::{
 };
 use serde_json::Value as Json;
 
-use super::build::Show;
 use super::case::{Missing, call, text as json_text, texts};
+use super::made::Show;
 use super::serdes::DynSerde;
 use super::value::{Value, parse, text};
 

@@ -10,9 +10,9 @@ use headwater::{
 };
 use serde_json::Value as Json;
 
-use super::build::{Cogrouped, Dyn, GroupedStream, Made, named};
 use super::case::{Missing, text as json_text};
 use super::functions::{Failed, aggregator, constant, merger, reducer};
+use super::made::{Cogrouped, Dyn, GroupedStream, Made, named};
 use super::params::{materialized, milliseconds};
 use super::serdes::DynSerde;
 use super::value::Value;

@@ -21,6 +21,9 @@ pub(crate) enum Entry {
     Cluster {
         format: u32,
         id: Uuid,
+        /// How often the journal was opened. Versions that do not know it pass it over.
+        #[serde(default)]
+        openings: u64,
     },
     TopicCreated {
         topic: String,
@@ -87,8 +90,8 @@ impl Entry {
     pub(crate) fn is_sound(&self) -> bool {
         let is_offset = |offset: i64| (0..=OFFSET_MAX).contains(&offset);
         match self {
-            Self::Cluster { .. }
-            | Self::TopicDeleted { .. }
+            Self::Cluster { openings, .. } => *openings < u64::MAX / 2,
+            Self::TopicDeleted { .. }
             | Self::OffsetsCommitted { .. }
             | Self::TransactionCommitted { .. } => true,
             Self::TopicCreated { topic, partitions, configs, .. } => {
@@ -128,6 +131,7 @@ pub(crate) struct TopicEntry {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Catalog {
     cluster_id: Uuid,
+    openings: u64,
     pub(crate) topics: BTreeMap<TopicName, TopicEntry>,
     topics_created: u64,
     offsets: BTreeMap<GroupId, BTreeMap<TopicPartition, CommittedOffset>>,
@@ -147,7 +151,10 @@ impl Catalog {
 
     pub(crate) fn apply(&mut self, entry: Entry) {
         match entry {
-            Entry::Cluster { format: _, id } => self.cluster_id = id,
+            Entry::Cluster { format: _, id, openings } => {
+                self.cluster_id = id;
+                self.openings = openings;
+            }
             Entry::TopicCreated { topic, id, partitions, configs } => {
                 let entry = TopicEntry { id: TopicId(id), partitions, configs };
                 self.topics.insert(topic.into(), entry);
@@ -183,7 +190,8 @@ impl Catalog {
 
     /// The entries that make this catalog from nothing.
     pub(crate) fn entries(&self) -> Vec<Entry> {
-        let mut entries = vec![Entry::Cluster { format: FORMAT, id: self.cluster_id }];
+        let (id, openings) = (self.cluster_id, self.openings);
+        let mut entries = vec![Entry::Cluster { format: FORMAT, id, openings }];
         entries.extend(self.topics.iter().map(|(name, topic)| Entry::TopicCreated {
             topic: name.as_str().to_owned(),
             id: topic.id.0,
@@ -213,6 +221,16 @@ impl Catalog {
         }));
         entries.push(Entry::ProducerIds { next: self.next_producer_id });
         entries
+    }
+
+    /// It is opened once more.
+    pub(crate) fn open(&mut self) {
+        self.openings += 1;
+    }
+
+    /// How often it was opened; never, if it lives in memory.
+    pub(crate) fn openings(&self) -> u64 {
+        self.openings
     }
 
     /// The id of the topic that is created next.
@@ -289,6 +307,9 @@ mod tests {
         check(false, created("lines", -1, &[]));
         check(false, created("../lines", 1, &[]));
         check(false, created("lines", 1, &[("segment.bytes", "")]));
+        let cluster = |openings| Entry::Cluster { format: FORMAT, id: Uuid::nil(), openings };
+        check(true, cluster(1));
+        check(false, cluster(u64::MAX));
         check(true, Entry::TopicsCreated { count: 1 });
         check(false, Entry::TopicsCreated { count: u64::MAX });
         check(true, Entry::ProducerIds { next: 1000 });
@@ -326,7 +347,7 @@ mod tests {
             }],
         };
         for entry in [
-            Entry::Cluster { format: FORMAT, id: Uuid::from_u128(7) },
+            Entry::Cluster { format: FORMAT, id: Uuid::from_u128(7), openings: 2 },
             created("a", 8),
             created("b", 9),
             committed("a", 3),

@@ -83,6 +83,17 @@ impl CatalogStore {
         look(&self.state.lock().catalog)
     }
 
+    /// The number of this opening, which no other one has: a loss of power does not take it back any more.
+    pub(crate) fn opening(&self) -> Result<u64, BrokerError> {
+        let State { catalog, journal } = &mut *self.state.lock();
+        if let Some(journal) = journal.as_mut().filter(|journal| journal.is_name_loose) {
+            let fixed = journal.fix_name();
+            let path = || journal.path.display().to_string();
+            fixed.map_err(|error| storage_error("write", &path(), &error))?;
+        }
+        Ok(catalog.openings())
+    }
+
     /// Decides on an entry with the catalog at hand and makes it durable. After an error nothing
     /// has changed.
     pub(crate) fn change<T>(
@@ -121,11 +132,12 @@ impl State {
         fresh: Catalog,
     ) -> Result<Self, OpenError> {
         let path = directory.join(JOURNAL);
-        let catalog = match read_whole(&**files, &path) {
+        let mut catalog = match read_whole(&**files, &path) {
             Ok(bytes) => read(&path, &bytes)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => fresh,
             Err(error) => return Err(OpenError::io("read", &path, error)),
         };
+        catalog.open();
         // Written anew at every start: so it is short, and a torn end is gone for good.
         let journal = Journal::create(files, path.clone(), &catalog, fsync)
             .map_err(|error| OpenError::io("write", &path, error))?;

@@ -74,20 +74,20 @@ async fn a_group_shows_who_does_what_and_why() {
     check(
         &broker,
         &expect![[r#"
-        group app: Stable, generation 2, 2 members
+            group app: Stable, generation 2, 2 members
 
-        member client-1-0, process 00000000-0000-0000-0000-000000000001, 1 thread
-          TASK  DUTY     WHY       BEHIND
-          0_0   active   no_owner  0
-          0_1   standby  replica   0
-          0 records of 1 inputs are not committed
+            member client-1-0-0, process 00000000-0000-0000-0000-000000000001, 1 thread
+              TASK  DUTY     WHY       BEHIND
+              0_0   active   no_owner  0
+              0_1   standby  replica   0
+              0 records of 1 inputs are not committed
 
-        member client-2-2, process 00000000-0000-0000-0000-000000000002, 1 thread
-          TASK  DUTY     WHY       BEHIND
-          0_0   standby  replica   0
-          0_1   active   no_owner  0
-          0 records of 1 inputs are not committed
-    "#]],
+            member client-2-0-2, process 00000000-0000-0000-0000-000000000002, 1 thread
+              TASK  DUTY     WHY       BEHIND
+              0_0   standby  replica   0
+              0_1   active   no_owner  0
+              0 records of 1 inputs are not committed
+        "#]],
     )
     .await;
 

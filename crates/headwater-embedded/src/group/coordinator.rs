@@ -19,6 +19,7 @@ use super::state::{Caller, Group, JoinOutcome};
 #[derive(Debug, Default)]
 pub(crate) struct Coordinator {
     groups: Mutex<BTreeMap<GroupId, Arc<Seat>>>,
+    /// Counts the member ids given out.
     members: AtomicU64,
 }
 
@@ -63,16 +64,18 @@ impl Coordinator {
         }
     }
 
-    /// Joins and waits for the round to end.
+    /// Joins and waits for the round to end. `opening` is the number of this opening of the broker: with it an id
+    /// of before is no id of now, and a member that is taken out by its id is never another one.
     pub(crate) async fn join(
         &self,
         name: &GroupId,
         base_of_id: &str,
+        opening: u64,
         request: JoinRequest,
     ) -> Result<Joined, BrokerError> {
         let instance = request.group_instance_id.clone();
         let number = self.members.fetch_add(1, Ordering::Relaxed);
-        let new_id = MemberId::from(format!("{base_of_id}-{number}"));
+        let new_id = MemberId::from(format!("{base_of_id}-{opening}-{number}"));
         let seat = self.seat(name);
         match seat.work(|now, group| group.join(now, request, new_id))? {
             Entrance::Invited(member_id) => Ok(Joined::Invited(member_id)),

@@ -286,7 +286,7 @@ impl Calls {
     async fn join(self, facts: Bytes) -> Result<JoinOutcome, BrokerError> {
         let options = &self.options;
         let base_of_id = options.group_instance_id.as_ref().unwrap_or(&options.client_id);
-        let coordinator = &self.broker.shared.coordinator;
+        let broker = &self.broker.shared;
         loop {
             let member_id = self.member_id.lock().clone();
             let has_id = member_id.is_some();
@@ -294,7 +294,10 @@ impl Calls {
                 self.remove_replaced().await?;
             }
             let request = JoinRequest::new(options, member_id, facts.clone());
-            let joining = coordinator.join(&options.group, base_of_id, request);
+            let joining = async {
+                let opening = broker.catalog.opening()?;
+                broker.coordinator.join(&options.group, base_of_id, opening, request).await
+            };
             match self.call(CallKind::JoinGroup, joining).await {
                 Ok(Joined::Outcome(member_id, outcome)) => {
                     *self.member_id.lock() = Some(member_id);
@@ -317,7 +320,7 @@ impl Calls {
     async fn remove_replaced(&self) -> Result<(), BrokerError> {
         let Some(gone) = self.replaces.lock().clone() else { return Ok(()) };
         if self.member_id.lock().as_ref() == Some(&gone) {
-            // The broker was opened again, and counts its members from the beginning: nobody else has this id.
+            // It was given by another broker, which counts its members too: nobody else has this id.
             *self.replaces.lock() = None;
             return Ok(());
         }

@@ -1,8 +1,10 @@
 //! What survives in a directory, and what a broker makes of a damaged one.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use expect_test::{Expect, expect};
 use headwater_broker::{
@@ -50,9 +52,9 @@ fn last_file(directory: &Path) -> PathBuf {
     files(directory).pop().expect("the test has what it needs").0
 }
 
-async fn join_alone(broker: &Embedded, replaces: Option<MemberId>) -> Grant {
-    let second = std::time::Duration::from_secs(1);
-    let mut member = broker.membership(GroupOptions {
+fn options(replaces: Option<MemberId>) -> GroupOptions {
+    let second = Duration::from_secs(1);
+    GroupOptions {
         group: "app".into(),
         protocol: "test".to_owned(),
         client_id: "client".to_owned(),
@@ -62,7 +64,11 @@ async fn join_alone(broker: &Embedded, replaces: Option<MemberId>) -> Grant {
         session_timeout: 10 * second,
         rebalance_timeout: 10 * second,
         heartbeat_interval: second,
-    });
+    }
+}
+
+async fn join_alone(broker: &Embedded, replaces: Option<MemberId>) -> Grant {
+    let mut member = broker.membership(options(replaces));
     member.join(bytes::Bytes::new());
     loop {
         match member.next_event().await.expect("the test has what it needs") {
@@ -105,13 +111,42 @@ async fn everything_is_there_again() {
     assert_ne!(again.id, gone.id, "ids are not used twice, not even after a restart");
 }
 
-/// Opened again, the broker counts its members from the beginning.
+/// Each broker counts its members: the second one gives the id that the first one gave.
 #[tokio::test(start_paused = true)]
 async fn a_member_does_not_take_itself_for_the_one_whose_place_it_takes() {
-    let directory = tempfile::tempdir().unwrap();
-    let gone = join_alone(&open(directory.path()), None).await;
-    let back = join_alone(&open(directory.path()), Some(gone.member_id.clone())).await;
+    let gone = join_alone(&Embedded::in_memory_with(quiet()), None).await;
+    let broker = Embedded::in_memory_with(quiet());
+    let back = join_alone(&broker, Some(gone.member_id.clone())).await;
     assert_eq!((back.member_id, back.generation), (gone.member_id, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_two_members_of_a_directory_have_the_same_id() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut ids = BTreeSet::new();
+    for _ in 0..3 {
+        let broker = open(directory.path());
+        ids.insert(join_alone(&broker, None).await.member_id);
+        broker.restart().unwrap();
+        ids.insert(join_alone(&broker, None).await.member_id);
+    }
+    assert_eq!(ids.len(), 6, "{ids:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_back_takes_out_nobody_but_the_one_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let gone = join_alone(&open(directory.path()), None).await.member_id;
+    let broker = open(directory.path());
+    let other = join_alone(&broker, None).await.member_id;
+    let mut back = broker.membership(options(Some(gone)));
+    back.join(bytes::Bytes::new());
+    // It comes in when the other one has come too, or is over.
+    let joined = tokio::time::timeout(Duration::from_secs(5), back.next_event()).await;
+    assert!(joined.is_err(), "{joined:?}");
+    let group = broker.describe_group(&"app".into()).await.unwrap();
+    let ids: Vec<_> = group.members.into_iter().map(|member| member.member_id).collect();
+    assert!(ids.len() == 2 && ids.contains(&other), "{ids:?}");
 }
 
 #[tokio::test(start_paused = true)]

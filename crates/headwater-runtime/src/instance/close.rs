@@ -19,7 +19,8 @@ pub enum GroupMembership {
     /// one rebalance, and no other task moves. To be recognized it needs its state directory, where the
     /// place is noted when all is closed; without one (with stores in memory only), or after a crash or
     /// a close that took too long, it comes back as a new member, whose rebalance waits for the end of
-    /// the old session. Static members need no note, and no rebalance.
+    /// the old session. Static members need no note, and no rebalance. Whoever is closed before it has been given
+    /// a place, or after it has lost it, leaves, unless it is a static member.
     ///
     /// Nobody runs its tasks meanwhile, and a rebalance that something else starts waits for it, until
     /// it is back or its session has ended. So this is for a restart that takes less time than a

@@ -104,11 +104,13 @@ impl Coordinator {
 
     /// Whether it leaves the group at the end.
     pub(super) fn leaves(&self) -> bool {
+        let is_dynamic = self.shared.config.group_instance_id.is_none();
         match self.membership {
             // A static member keeps its place for a quick restart.
-            GroupMembership::Default => self.shared.config.group_instance_id.is_none(),
+            GroupMembership::Default => is_dynamic,
             GroupMembership::LeaveGroup => true,
-            GroupMembership::RemainInGroup => false,
+            // Whoever was still coming in would be waited for as somebody that nobody can be again.
+            GroupMembership::RemainInGroup => is_dynamic && self.grants.member_id().is_none(),
         }
     }
 

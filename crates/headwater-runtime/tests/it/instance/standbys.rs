@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use headwater_broker::BrokerError;
+use headwater_broker::{Broker as _, BrokerError, GroupId};
 use headwater_embedded::{CallKind, Fault, FaultPlan};
-use headwater_runtime::{CloseOptions, GroupMembership, TaskRole};
+use headwater_runtime::{CloseOptions, GroupMembership, InstanceState, TaskRole};
 use headwater_topology::TaskId;
 
 use super::fleet::{Group, seconds};
-use super::harness::CHANGELOG;
+use super::harness::{APPLICATION, CHANGELOG};
 use super::restores::records_read;
 
 #[tokio::test(start_paused = true)]
@@ -303,6 +303,24 @@ async fn the_group_is_left_as_whoever_closes_wishes() {
             if at_once { took < Duration::from_millis(300) } else { took >= session / 2 };
         assert!(as_wished, "{membership:?}, static {instance_id}: {took:?}");
     }
+}
+
+/// Closed while it comes in, it has no place that could be kept, and none that it could come back to.
+#[tokio::test(start_paused = true)]
+async fn whoever_has_no_place_yet_does_not_remain_in_the_group() {
+    let mut group = Group::new(1, |config| config).await;
+    group.start("a").await;
+    group.until("it runs alone", |group| group.counts_of(TaskRole::Active) == [1]).await;
+    group.start("b").await;
+    let (app, broker) = (GroupId::from(APPLICATION), group.world.broker.clone());
+    let members = async || broker.describe_group(&app).await.unwrap().members.len();
+    while members().await < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(group.instances["b"].state(), InstanceState::Rebalancing);
+    group.remain("b").await;
+    assert_eq!(members().await, 1);
+    group.close_all().await;
 }
 
 #[tokio::test(start_paused = true)]

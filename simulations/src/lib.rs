@@ -40,6 +40,8 @@ pub struct Scheduled {
     pub is_group: bool,
     /// Whether all instances are static members whatever the seed says; of groups.
     pub is_static: bool,
+    /// Whether dynamic members leave whenever they are closed, as they did when a seed was kept; of groups.
+    pub all_leave: bool,
     /// Kinds of faults that there were not yet when a seed was kept: with more of them it means another schedule.
     pub without: &'static [FaultKind],
     /// The seed.
@@ -66,12 +68,12 @@ pub const KEPT: &[Scheduled] = &[
     Scheduled::at_least_once(Workload::Join, 4_179).without(STOPS),
     Scheduled::at_least_once(Workload::Join, 8_719).without(STOPS),
     Scheduled::at_least_once(Workload::Join, 9_509).without(STOPS),
-    Scheduled::at_least_once(Workload::Windowed, 703).in_a_group().without(STOPS),
+    Scheduled::at_least_once(Workload::Windowed, 703).in_a_group().where_all_leave().without(STOPS),
     Scheduled::exactly_once(Workload::Tight, 7_030).without(STOPS),
     Scheduled::exactly_once(Workload::Tight, 8_830).without(STOPS),
-    Scheduled::at_least_once(Workload::Tight, 731).in_a_group(),
+    Scheduled::at_least_once(Workload::Tight, 731).in_a_group().where_all_leave(),
     Scheduled::exactly_once(Workload::Join, 1_760).in_a_group().of_static_members(),
-    Scheduled::at_least_once(Workload::Join, 49_929).in_a_group(),
+    Scheduled::at_least_once(Workload::Join, 49_929).in_a_group().where_all_leave(),
     Scheduled::exactly_once(Workload::Tight, 202).in_a_group().of_static_members(),
     Scheduled::at_least_once(Workload::Stateless, 409).in_a_group().of_static_members(),
 ];
@@ -79,12 +81,17 @@ pub const KEPT: &[Scheduled] = &[
 impl Scheduled {
     const fn at_least_once(workload: Workload, seed: u64) -> Self {
         let guarantee = ProcessingGuarantee::AtLeastOnce;
-        Self { workload, guarantee, is_group: false, is_static: false, without: &[], seed }
+        Self::of(workload, guarantee, seed)
     }
 
     const fn exactly_once(workload: Workload, seed: u64) -> Self {
         let guarantee = ProcessingGuarantee::ExactlyOnceV2;
-        Self { workload, guarantee, is_group: false, is_static: false, without: &[], seed }
+        Self::of(workload, guarantee, seed)
+    }
+
+    const fn of(workload: Workload, guarantee: ProcessingGuarantee, seed: u64) -> Self {
+        let (is_group, is_static, all_leave) = (false, false, false);
+        Self { workload, guarantee, is_group, is_static, all_leave, without: &[], seed }
     }
 
     const fn in_a_group(self) -> Self {
@@ -93,6 +100,10 @@ impl Scheduled {
 
     const fn of_static_members(self) -> Self {
         Self { is_static: true, ..self }
+    }
+
+    const fn where_all_leave(self) -> Self {
+        Self { all_leave: true, ..self }
     }
 
     const fn without(self, without: &'static [FaultKind]) -> Self {
@@ -111,6 +122,7 @@ impl Scheduled {
         };
         let kinds = kinds.into_iter().filter(|kind| !self.without.contains(kind));
         let simulation = simulation.fault_kinds(kinds);
+        let simulation = if self.all_leave { simulation.remaining_members(0) } else { simulation };
         Ok(if self.is_static { simulation.static_members(1) } else { simulation })
     }
 }
@@ -124,6 +136,9 @@ fn group_kinds() -> Vec<FaultKind> {
 
 /// In one of so many schedules of groups all instances are static members.
 const STATIC_ONE_IN: u64 = 4;
+
+/// Once in so many times a dynamic member of a group remains in it when it is closed.
+const REMAINS_ONE_IN: u64 = 2;
 
 /// Partitions of every topic.
 const PARTITIONS: i32 = 2;
@@ -164,7 +179,8 @@ impl Workload {
     }
 
     /// Its simulation with groups of up to five instances, up to two standbys and warm-ups, of which some come and go as
-    /// another version, and everything that can befall a group. One group in four is of static members.
+    /// another version, and everything that can befall a group. One group in four is of static members; in the others
+    /// half of those that are closed remain in the group.
     ///
     /// # Errors
     /// None: the topologies are right.
@@ -185,6 +201,7 @@ impl Workload {
             .instances(2..=5)
             .standbys(0..=2)
             .static_members(STATIC_ONE_IN)
+            .remaining_members(REMAINS_ONE_IN)
             .fault_kinds(group_kinds()))
     }
 

@@ -109,6 +109,7 @@ fn runs(
             guarantee: arguments.guarantee.unwrap_or(guarantee),
             is_group: arguments.group,
             is_static: arguments.is_static,
+            all_leave: false,
             without: &[],
             seed,
         }
@@ -119,12 +120,13 @@ fn runs(
 fn so_far(total: &Summary, violations: usize, elapsed: Duration) -> String {
     let per_minute = u128::from(total.schedules) * 60_000 / elapsed.as_millis().max(1);
     format!(
-        "{} schedules, {} of static members, {} records, {} faults, {} crashes, {} s of their time; {per_minute} a minute; {violations} violations",
+        "{} schedules, {} of static members, {} records, {} faults, {} crashes, {} back that were to remain, {} s of their time; {per_minute} a minute; {violations} violations",
         total.schedules,
         total.of_static,
         total.records,
         total.faults,
         total.crashes,
+        total.returned,
         total.lasted_ms / 1_000
     )
 }

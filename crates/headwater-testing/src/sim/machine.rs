@@ -13,6 +13,7 @@ use headwater_store::MemoryBackend;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::chance::Chance;
 use super::clock::SimClock;
@@ -20,13 +21,15 @@ use super::ground::{Ground, PlanMoment};
 use super::stops::{Stop, StopPoint, Stops};
 use super::writers::Writers;
 
-/// A machine. Its disk outlives what runs on it.
+/// A machine. Its disks outlive what runs on it. A process has one of them; the other one is as its last process left
+/// it, or empty.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) number: usize,
     pub(crate) clock: Arc<SimClock>,
+    /// What the stores of both disks hold, by directory.
     pub(crate) disk: MemoryBackend,
-    pub(crate) state_dir: PathBuf,
+    state_dirs: [PathBuf; 2],
     pub(crate) ground: Arc<Ground>,
     /// Guards what follows from the faults; never held while anything is awaited.
     state: Mutex<State>,
@@ -45,6 +48,8 @@ struct State {
     /// state directory until then.
     remains: BTreeSet<u64>,
     stands_still: bool,
+    /// Which disk processes find: 0 or 1.
+    disk_in_use: usize,
     rules: Vec<Rule>,
     crash: Option<(CrashPoint, u64)>,
     /// At which requests it is to stop.
@@ -97,6 +102,9 @@ pub(crate) enum Writing {
     Dead,
 }
 
+/// More than there are machines.
+const SECOND_DISK: u128 = 1 << 64;
+
 /// Milliseconds that a request or an answer is on its way.
 const LATENCY_MS: u64 = 4;
 
@@ -112,6 +120,7 @@ impl Machine {
             is_alive: false,
             remains: BTreeSet::new(),
             stands_still: false,
+            disk_in_use: 0,
             rules: Vec::new(),
             crash: None,
             stops: Stops::default(),
@@ -123,11 +132,13 @@ impl Machine {
             closed: BTreeSet::new(),
             chance,
         };
+        let mut second_dir = state_dir.clone().into_os_string();
+        second_dir.push("-second");
         Self {
             number,
             clock: Arc::new(SimClock::new(Arc::clone(&ground.stands_still))),
             disk: MemoryBackend::durable(),
-            state_dir,
+            state_dirs: [state_dir, second_dir.into()],
             ground,
             state: Mutex::new(state),
             goes_on: Notify::new(),
@@ -143,6 +154,24 @@ impl Machine {
         let life = state.life;
         state.remains.insert(life);
         life
+    }
+
+    /// Processes find the other disk from now on.
+    pub(crate) fn exchange_disk(&self) {
+        let mut state = self.state.lock();
+        state.disk_in_use = 1 - state.disk_in_use;
+    }
+
+    /// Where a process has its state.
+    pub(crate) fn state_dir(&self) -> &Path {
+        &self.state_dirs[self.state.lock().disk_in_use]
+    }
+
+    /// The process id, which is that of a state directory.
+    pub(crate) fn process_id(&self) -> Uuid {
+        let wide = |number: usize| u128::try_from(number).unwrap_or(0);
+        let disk = self.state.lock().disk_in_use;
+        Uuid::from_u128(wide(self.number) + 1 + wide(disk) * SECOND_DISK)
     }
 
     /// Nothing is left of a process.
@@ -480,5 +509,32 @@ fn name_of(fault: &Fault) -> &'static str {
         Fault::Twice { .. } => "twice",
         Fault::LeftBehind { .. } => "left behind",
         _ => "fault",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_disk_has_a_state_directory_and_a_process_id_of_its_own() {
+        let ground = Arc::new(Ground::new(Path::new("/"), false));
+        let machine = |number: usize| {
+            let dir = Path::new("/").join(number.to_string());
+            Machine::new(number, dir, Arc::clone(&ground), Chance::new(1))
+        };
+        let machines = [machine(0), machine(1)];
+        let mut disks = BTreeSet::new();
+        for _ in 0..2 {
+            for machine in &machines {
+                disks.insert((machine.process_id(), machine.state_dir().to_owned()));
+                machine.exchange_disk();
+            }
+        }
+        let [ids, dirs] = [
+            disks.iter().map(|(id, _)| id.to_string()).collect::<BTreeSet<_>>(),
+            disks.iter().map(|(_, dir)| dir.display().to_string()).collect(),
+        ];
+        assert_eq!((ids.len(), dirs.len()), (4, 4), "{disks:?}");
     }
 }

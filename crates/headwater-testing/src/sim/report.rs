@@ -24,6 +24,8 @@ pub struct Report {
     pub faults: usize,
     /// How often an instance crashed.
     pub crashes: usize,
+    /// How often a dynamic member that was to remain in its group was started again.
+    pub returned: usize,
     /// How long it lasted, in milliseconds of its own time.
     pub lasted_ms: u64,
     /// Things that happened: requests, answers, changes of state.
@@ -46,6 +48,8 @@ pub struct Summary {
     pub faults: u64,
     /// Crashes in them.
     pub crashes: u64,
+    /// How often a dynamic member that was to remain in its group was started again.
+    pub returned: u64,
     /// Their own time, in milliseconds.
     pub lasted_ms: u64,
 }
@@ -58,6 +62,7 @@ impl Summary {
         self.records += other.records;
         self.faults += other.faults;
         self.crashes += other.crashes;
+        self.returned += other.returned;
         self.lasted_ms += other.lasted_ms;
     }
 
@@ -68,6 +73,7 @@ impl Summary {
         self.records += wide(report.records);
         self.faults += wide(report.faults);
         self.crashes += wide(report.crashes);
+        self.returned += wide(report.returned);
         self.lasted_ms += report.lasted_ms;
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Shape {
     pub(crate) own_faults: usize,
     /// In one of so many schedules all instances are static members.
     pub(crate) static_members: Option<NonZeroU64>,
+    /// A dynamic member that is closed remains in the group once in so many times.
+    pub(crate) remaining_members: Option<NonZeroU64>,
 }
 
 /// A schedule.
@@ -194,6 +196,7 @@ mod tests {
             kinds: FaultKind::ALL.into_iter().chain(FaultKind::GROUP).collect(),
             own_faults: 1,
             static_members: None,
+            remaining_members: None,
         }
     }
 

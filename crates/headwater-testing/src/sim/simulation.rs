@@ -89,6 +89,7 @@ impl Simulation {
                 kinds: FaultKind::ALL.to_vec(),
                 own_faults: 0,
                 static_members: None,
+                remaining_members: None,
             },
         }
     }
@@ -181,6 +182,15 @@ impl Simulation {
     #[must_use]
     pub fn static_members(mut self, one_in: u64) -> Self {
         self.shape.static_members = NonZeroU64::new(one_in);
+        self
+    }
+
+    /// A dynamic member that is closed remains in the group once in so many times, to be back soon; never with 0, as
+    /// without this. It comes back within its session and after it, mostly with its state directory, where its place in
+    /// the group is noted, and now and then with another one: there is nothing in it, or what was there the last time.
+    #[must_use]
+    pub fn remaining_members(mut self, one_in: u64) -> Self {
+        self.shape.remaining_members = NonZeroU64::new(one_in);
         self
     }
 

@@ -92,7 +92,9 @@ impl Stores {
         machine: &Machine,
         running: &BTreeSet<TaskId>,
     ) -> Result<(), StoresError> {
-        for dir in machine.directories() {
+        // On the other disk is what somebody left who may not have come to the end of a restore.
+        let state_dir = machine.state_dir();
+        for dir in machine.directories().into_iter().filter(|dir| dir.starts_with(state_dir)) {
             let has_run = task_of(&dir).is_some_and(|task| running.contains(&task));
             if has_run && machine.is_closed(&dir) {
                 self.check_storage(broker, machine, &dir, None).await?;

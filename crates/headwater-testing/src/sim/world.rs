@@ -61,6 +61,10 @@ pub(crate) struct World<'a> {
     back_after: Vec<Duration>,
     /// Who runs the other version of the application, and who is to the next time.
     versions: Vec<Version>,
+    /// By machine, whether its instance was closed as a dynamic member that is to remain in the group.
+    has_remained: Vec<bool>,
+    /// How often such a one was started again.
+    returned: usize,
     /// By time in milliseconds, and by the order in which it was put there.
     agenda: BTreeMap<(u64, u64), Due>,
     entries: u64,
@@ -179,6 +183,8 @@ impl<'a> World<'a> {
             processes: machines.iter().map(|_| Process::Down).collect(),
             back_after: vec![Duration::from_millis(RETRY_MS); machines.len()],
             versions: vec![Version::default(); machines.len()],
+            has_remained: vec![false; machines.len()],
+            returned: 0,
             machines,
             threads,
             places,
@@ -236,6 +242,7 @@ impl<'a> World<'a> {
             records: self.written.len(),
             faults: self.faults,
             crashes: self.crashes,
+            returned: self.returned,
             lasted_ms: self.ground.now_ms(),
             steps,
             hash,

@@ -175,3 +175,20 @@ fn faults_of_ones_own_are_drawn() {
     assert_eq!((report.instances, report.faults), (2, 3));
     assert_eq!(struck.load(Ordering::Relaxed), 3);
 }
+
+#[test]
+fn dynamic_members_remain_in_their_group_as_often_as_wanted() {
+    let simulation = simulation(balances())
+        .fault_kinds([FaultKind::Close])
+        .faults(4..=6)
+        .instances(2..=3)
+        .remaining_members(1);
+    let returned = |simulation: &Simulation| simulation.run_all(0..4).unwrap().returned;
+    assert!(returned(&simulation) > 4);
+    assert_eq!(returned(&simulation.clone().remaining_members(0)), 0);
+    // They have choices of their own.
+    let of_static = simulation.static_members(1);
+    let report = of_static.run(1).unwrap();
+    assert!(report.are_static && report.returned == 0);
+    assert_eq!(report, of_static.remaining_members(0).run(1).unwrap());
+}

@@ -10,7 +10,6 @@ use headwater_runtime::{
     CloseOptions, Execution, GroupMembership, Instance, InstanceBuilder, UncaughtReaction,
 };
 use headwater_store::StoreBackend;
-use uuid::Uuid;
 
 use super::{Due, Event, LOOK_MS, Process, RETRY_MS, World, Wrong};
 use crate::sim::clock::START_MS;
@@ -108,6 +107,7 @@ impl World<'_> {
         }
         let version = &mut self.versions[number];
         version.is_other = version.next_is_other;
+        self.find_disk(number);
         let life = self.machines[number].start();
         let starting = self.builder(number, instance, life).start();
         let (says, place) = (self.says.clone(), Arc::clone(&self.machines[number]));
@@ -134,7 +134,7 @@ impl World<'_> {
             .config
             .clone()
             .processing_guarantee(self.simulation.shape.guarantee)
-            .state_dir(&machine.state_dir)
+            .state_dir(machine.state_dir())
             .num_stream_threads(self.threads[number])
             .num_standby_replicas(self.standbys);
         let config = match other {
@@ -154,7 +154,7 @@ impl World<'_> {
             .blocking(work as Arc<dyn Blocking>)
             .clock(Arc::clone(&machine.clock) as Arc<dyn Clock>)
             .execution(Execution::InPlace)
-            .process_id(process_id(number))
+            .process_id(machine.process_id())
             .uncaught_exception_handler(move |error| {
                 if of_errors.is_life(life) {
                     of_errors.ground.tell(&format!("instance {number}: {}", chain(error)));
@@ -252,7 +252,7 @@ impl World<'_> {
             self.processes[number] = process;
             return;
         };
-        let membership = self.membership();
+        let membership = self.membership(number);
         let how = match membership {
             GroupMembership::Default => "",
             GroupMembership::LeaveGroup => " and leaves the group",
@@ -268,11 +268,6 @@ impl World<'_> {
         });
         self.processes[number] = Process::Busy(task);
     }
-}
-
-/// The process id of the instance on a machine.
-pub(super) fn process_id(number: usize) -> Uuid {
-    Uuid::from_u128(u128::try_from(number).unwrap_or(0) + 1)
 }
 
 /// Nothing disturbs whoever looks on.

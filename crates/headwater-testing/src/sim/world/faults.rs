@@ -7,7 +7,7 @@ use headwater_broker::{Broker, BrokerError, TopicPartition, Topics, Transactiona
 use headwater_embedded::{CallKind, Fault as CallFault, FaultPlan, Target};
 use tokio::time::Instant;
 
-use super::acts::{process_id, undisturbed};
+use super::acts::undisturbed;
 use super::{Due, Process, World, Wrong};
 use crate::sim::ground::PlanMoment;
 use crate::sim::machine::{CrashPoint, Rule};
@@ -180,7 +180,7 @@ impl World<'_> {
 
     fn fence(&mut self, instance: usize, thread: usize) {
         let application = &self.simulation.config.application_id;
-        let id = format!("{application}-{}-{}", process_id(instance), thread + 1);
+        let id = format!("{application}-{}-{}", self.machines[instance].process_id(), thread + 1);
         self.tell(format!(
             "somebody takes the transactional id of thread {thread} of instance {instance}"
         ));

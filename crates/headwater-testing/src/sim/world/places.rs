@@ -1,4 +1,5 @@
 //! Which instance is where: static members are started elsewhere, and where they were another process may go on.
+//! Dynamic ones stay where they are, and may find another disk there.
 
 use headwater_runtime::GroupMembership;
 
@@ -70,11 +71,14 @@ impl World<'_> {
         self.places.spare().filter(|spare| !matches!(self.processes[*spare], Process::Down))
     }
 
-    /// What becomes of the membership of the next instance that is closed. In schedules with static members all that
-    /// there is to choose; in others what closes were before there was a choice.
-    pub(super) fn membership(&mut self) -> GroupMembership {
+    /// What becomes of the membership of an instance that is closed. Static members choose among all that there is;
+    /// dynamic ones leave, and remain as often as the simulation says.
+    pub(super) fn membership(&mut self, number: usize) -> GroupMembership {
         if !self.places.are_static() {
-            return GroupMembership::Default;
+            let one_in = self.simulation.shape.remaining_members;
+            let remains = one_in.is_some_and(|one_in| self.close_chance.one_in(one_in.get()));
+            self.has_remained[number] = remains;
+            return if remains { GroupMembership::RemainInGroup } else { GroupMembership::Default };
         }
         *Chance::of(
             &mut self.close_chance,
@@ -85,7 +89,23 @@ impl World<'_> {
             ],
         )
     }
+
+    /// Whoever was to remain in the group as a dynamic member finds the disk on which its place is noted, if it had one,
+    /// mostly. On the other one there is nothing the first time, so that somebody else comes in while the old member is
+    /// waited for; later there is the note of a member that has long been gone.
+    pub(super) fn find_disk(&mut self, number: usize) {
+        if std::mem::take(&mut self.has_remained[number]) {
+            self.returned += 1;
+            if self.close_chance.one_in(OTHER_DISK_ONE_IN) {
+                self.tell(format!("instance {number} finds another disk"));
+                self.machines[number].exchange_disk();
+            }
+        }
+    }
 }
+
+/// Once in so many times a member that was to remain does not find its disk.
+const OTHER_DISK_ONE_IN: u64 = 4;
 
 #[cfg(test)]
 mod tests {

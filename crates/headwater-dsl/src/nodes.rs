@@ -110,6 +110,24 @@ pub(crate) fn with_buffer(
     settle(cx, index, result)
 }
 
+/// Handles one of the results that have waited for their time: where it fails or panics the handler decides, and `Ok`
+/// means that its turn is over, and whoever kept it takes it out.
+///
+/// What is let go comes with a record that has nothing to do with it. A failure that was that record's would leave what
+/// failed where it is: it would fail again with each record that comes, and nothing behind it would have its turn.
+pub(crate) fn let_go(
+    cx: &mut Cx<'_>,
+    index: NodeIndex,
+    handle: impl FnOnce(&mut Cx<'_>) -> Result<(), StepError>,
+) -> Result<(), TaskError> {
+    let outcome = cx.guarded(|cx| {
+        let handled = handle(cx);
+        settle(cx, index, handled)
+    });
+    cx.enter(index);
+    outcome
+}
+
 /// Lets the handler decide where user code failed.
 #[inline]
 pub(crate) fn settle(

@@ -221,9 +221,7 @@ where
                 (self.joiner)(Some(&key), None, Some(&value))?
             };
             let joined = Record::new(Some(&key), joined.as_ref(), time);
-            cx.guarded(|cx| self.below.forward(cx, joined))?;
-            cx.enter(self.index);
-            Ok(())
+            Ok(self.below.forward(cx, joined)?)
         })
     }
 

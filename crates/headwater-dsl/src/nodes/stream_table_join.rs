@@ -138,11 +138,11 @@ where
                 Ok(false) => break Ok(()),
                 Err(error) => break Err(error),
             }
-            let joined = buffer.with(cx, &due, |cx, key, value, timestamp| {
+            let joined = buffer.let_go(cx, self.index, &due, |cx, key, value, timestamp| {
                 self.join(cx, Some(key), value, timestamp)
             });
-            if let Err(error) = joined.and_then(|()| Ok(buffer.remove(cx, &due)?)) {
-                break Err(error);
+            if let Err(error) = joined.and_then(|()| buffer.remove(cx, &due)) {
+                break Err(error.into());
             }
         };
         due.give(cx);

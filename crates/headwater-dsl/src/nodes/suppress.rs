@@ -10,7 +10,7 @@ use headwater_runtime::{Cx, EmitKind, NodeIndex, ProcessorSlot, StoreSlot, TaskE
 use headwater_store::serde::Payload;
 use headwater_store::{BufferedValue, BufferedValueWithHeaders};
 
-use super::{StepError, settle};
+use super::{StepError, let_go, settle};
 use crate::edge::{Edge, TableNode, TablesBelow};
 use crate::record::Change;
 use crate::serdes::Codec;
@@ -222,7 +222,8 @@ impl<K: 'static, V: 'static> Suppress<K, V> {
         let buffered = BufferedValueWithHeaders::read(value).map_err(UserError::from)?;
         if buffered.value.new.is_some() || self.suppression.end_of.is_none() {
             cx.count_emitted(self.index, EmitKind::Suppression);
-            self.forward(cx, key, &buffered.value)?;
+            let forward = |cx: &mut Cx<'_>| self.forward(cx, key, &buffered.value);
+            cx.in_context(&buffered.value.context, |cx| let_go(cx, self.index, forward))?;
         }
         let size = size_of(&buffered, self.keeps_headers);
         cx.put_unlogged(self.slot, key, None);
@@ -244,9 +245,7 @@ impl<K: 'static, V: 'static> Suppress<K, V> {
         let (new, old) = (read(buffered.new)?, read(buffered.old)?);
         let key = self.key.deserialize(Payload::new(key))?;
         let change = Change::new(new.as_ref(), old.as_ref());
-        let timestamp = buffered.context.timestamp;
-        let forward = |cx: &mut Cx<'_>| self.below.forward(cx, &key, change, timestamp);
-        Ok(cx.in_context(&buffered.context, |cx| cx.guarded(forward))?)
+        Ok(self.below.forward(cx, &key, change, buffered.context.timestamp)?)
     }
 }
 

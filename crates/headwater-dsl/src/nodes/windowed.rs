@@ -10,7 +10,7 @@ use headwater_runtime::{
 use headwater_store::serde::{Payload, Window, Windowed};
 use headwater_store::{Direction, SEGMENT_PREFIX, SegmentedKind, SegmentedOptions};
 
-use super::{StepError, settle};
+use super::{StepError, let_go, settle};
 use crate::edge::TablesBelow;
 use crate::error::DslError;
 use crate::params::EmitStrategy;
@@ -282,18 +282,27 @@ impl<K: 'static, A: 'static> WindowTable<K, A> {
     ) -> Result<bool, StepError> {
         let Some((index_key, _)) = cx.next_entry(cursor)? else { return Ok(false) };
         self.options.push_indexed_key(index_key, key);
-        let Some((bare, window)) = self.read_key(key) else { return Ok(true) };
+        let_go(cx, self.index, |cx| self.emit_window(cx, key, stored_key))?;
+        Ok(true)
+    }
+
+    /// Sends the result of a window on, by its key.
+    fn emit_window(
+        &self,
+        cx: &mut Cx<'_>,
+        key: &[u8],
+        stored_key: &mut Vec<u8>,
+    ) -> Result<(), StepError> {
+        let Some((bare, window)) = self.read_key(key) else { return Ok(()) };
         let time = self.options.kind.time(window);
         self.options.push_stored_key(time, key, stored_key);
-        let Some(stored) = cx.get_indexed(self.slot, stored_key, time)? else { return Ok(true) };
+        let Some(stored) = cx.get_indexed(self.slot, stored_key, time)? else { return Ok(()) };
         let value = self.value.deserialize(Payload::new(stored.value))?;
         let timestamp = stored.timestamp.unwrap_or(window.end);
         let key = Windowed { key: self.key.deserialize(Payload::new(bare))?, window };
         let change = Change::new(Some(&value), None);
         cx.count_emitted(self.index, EmitKind::FinalWindow);
-        cx.guarded(|cx| self.below.forward(cx, &key, change, timestamp))?;
-        cx.enter(self.index);
-        Ok(true)
+        Ok(self.below.forward(cx, &key, change, timestamp)?)
     }
 
     fn forward_cached(&self, cx: &mut Cx<'_>, update: CachedUpdate<'_>) -> Result<(), StepError> {

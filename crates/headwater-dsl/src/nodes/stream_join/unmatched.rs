@@ -5,10 +5,10 @@
 //! | key in store and changelog | time (8), side (1 is left, 0 right), key |
 //! | value | 1, number of records (4), for each its length (4), side (1) and value |
 
-use headwater_runtime::{Cx, OperatorSlot, StoreSlot, TaskError, UserError};
+use headwater_runtime::{Cx, NodeIndex, OperatorSlot, StoreSlot, TaskError, UserError};
 use headwater_store::{Direction, KeyRange};
 
-use crate::nodes::StepError;
+use crate::nodes::{StepError, let_go, settle};
 use crate::params::JoinWindows;
 use crate::wiring::Wiring;
 
@@ -56,12 +56,14 @@ impl KeptUnmatched {
         times: OperatorSlot,
     ) -> Unmatched {
         let slot = wiring.store(&self.store).expect("a join brings its stores along");
-        Unmatched { slot, both_sides: self.both_sides, windows, times }
+        Unmatched { index: wiring.index(), slot, both_sides: self.both_sides, windows, times }
     }
 }
 
 /// The store that records wait in.
 pub(super) struct Unmatched {
+    /// The node that lets them go.
+    index: NodeIndex,
     slot: StoreSlot,
     both_sides: bool,
     windows: JoinWindows,
@@ -193,7 +195,11 @@ impl Unmatched {
             stored_key.extend_from_slice(found_key);
             list.clear();
             list.extend_from_slice(found);
-            let (place, key) = read_key(stored_key).ok_or_else(|| no_list(stored_key))?;
+            let Some((place, key)) = read_key(stored_key) else {
+                settle(cx, self.index, Err(no_list(stored_key)))?;
+                cx.put(self.slot, stored_key, None, timestamp)?;
+                continue;
+            };
             // The next look is when the window of the record closes at which this one ends, which is not always the
             // earliest: so it is in the original, and it shows in when results come.
             cx.times(self.times).earliest_unmatched = Some(place.0);
@@ -206,8 +212,10 @@ impl Unmatched {
                 continue;
             }
             for element in Elements::of(list) {
-                let (side, value) = element.ok_or_else(|| no_list(list))?;
-                forward(cx, (place.0, side), key, value)?;
+                let_go(cx, self.index, |cx| {
+                    let (side, value) = element.ok_or_else(|| no_list(list))?;
+                    forward(cx, (place.0, side), key, value)
+                })?;
             }
             cx.put(self.slot, stored_key, None, timestamp)?;
         }

@@ -8,15 +8,15 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use headwater_runtime::{
-    Cx, ProcessorSlot, ProcessorSupplier, StoreCursor, StoreSlot, TaskError, TaskProcessor,
-    UserError,
+    Cx, NodeIndex, ProcessorSlot, ProcessorSupplier, StoreCursor, StoreSlot, TaskError,
+    TaskProcessor, UserError,
 };
 use headwater_store::serde::Payload;
 use headwater_store::{BufferedValue, Direction, KeyRange};
 
 use super::Grace;
 use crate::error::DslError;
-use crate::nodes::StepError;
+use crate::nodes::{StepError, let_go, settle};
 use crate::serdes::Codec;
 use crate::wiring::Wiring;
 
@@ -138,19 +138,26 @@ impl<K: 'static, V: 'static> Buffer<K, V> {
         Ok(cx.range(self.slot, range, Direction::Forward))
     }
 
-    /// Hands out a record in its own context.
-    pub(super) fn with(
+    /// Has a record handled in its own context. A failure of it is its own, not that of the record it comes with.
+    pub(super) fn let_go(
         &self,
         cx: &mut Cx<'_>,
+        index: NodeIndex,
         due: &Due,
-        f: impl FnOnce(&mut Cx<'_>, &K, &V, i64) -> Result<(), StepError>,
-    ) -> Result<(), StepError> {
-        let buffered = BufferedValue::read(&due.value).map_err(UserError::from)?;
+        handle: impl FnOnce(&mut Cx<'_>, &K, &V, i64) -> Result<(), StepError>,
+    ) -> Result<(), TaskError> {
+        let buffered = match BufferedValue::read(&due.value) {
+            Ok(buffered) => buffered,
+            Err(error) => return settle(cx, index, Err(UserError::from(error).into())),
+        };
         let key = due.key.get(TIME_BYTES..due.key.len().saturating_sub(NUMBER_BYTES));
-        let key = self.key.deserialize(Payload::new(key.unwrap_or_default()))?;
-        let value = self.value.deserialize(Payload::new(buffered.new.unwrap_or_default()))?;
-        let timestamp = buffered.context.timestamp;
-        cx.in_context(&buffered.context, |cx| f(cx, &key, &value, timestamp))
+        let (key, value) = (key.unwrap_or_default(), buffered.new.unwrap_or_default());
+        let handle = |cx: &mut Cx<'_>| {
+            let key = self.key.deserialize(Payload::new(key))?;
+            let value = self.value.deserialize(Payload::new(value))?;
+            handle(cx, &key, &value, buffered.context.timestamp)
+        };
+        cx.in_context(&buffered.context, |cx| let_go(cx, index, handle))
     }
 
     pub(super) fn remove(&self, cx: &mut Cx<'_>, due: &Due) -> Result<(), TaskError> {

@@ -1,13 +1,15 @@
 //! Metrics: what an instance and a test driver tell a recorder, and under which names.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use expect_test::expect_file;
 use headwater::RecordingLevel;
 use headwater::metrics::ALL;
-use headwater::metrics::facade::{Counter, Histogram};
+use headwater::metrics::facade::{
+    Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
 use headwater::prelude::*;
 use headwater_testing::{Commits, RecordedMetrics, TestRecord, TopologyTestDriver};
 
@@ -181,6 +183,74 @@ async fn a_restore_is_told_by_task() {
         "two have stores"
     );
     app.close(instance).await;
+}
+
+/// Keeps all that a gauge has shown, one after the other.
+#[derive(Clone)]
+struct Shown {
+    name: &'static str,
+    values: Arc<Mutex<Vec<f64>>>,
+}
+
+impl Recorder for Shown {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        if key.name() == self.name {
+            Gauge::from_arc(Arc::new(self.clone()))
+        } else {
+            Gauge::noop()
+        }
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+impl GaugeFn for Shown {
+    fn increment(&self, _: f64) {}
+
+    fn decrement(&self, _: f64) {}
+
+    fn set(&self, value: f64) {
+        self.values.lock().expect("nobody panics").push(value);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lag_of_a_global_table_is_told_while_it_is_read() {
+    let app = App::new(&["rates", "payments"]).await;
+    // Three answers to fetches, each with two of them.
+    let long = "x".repeat(500_000);
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        app.write("rates", &[(Some(key), Some(&long))]).await;
+    }
+    let builder = StreamsBuilder::new();
+    builder.global_table("rates", Consumed::with(Utf8, Utf8), Materialized::named("rates"));
+    builder.stream("payments", Consumed::with(Utf8, Utf8)).foreach(|_, _| {});
+    let lag = Shown {
+        name: "kafka_consumer_consumer_fetch_manager_metrics_records_lag",
+        values: Arc::default(),
+    };
+    let builder = Headwater::builder(builder.build().expect("the topology is right"))
+        .config(app.config())
+        .broker(Arc::new(app.broker.clone()))
+        .metrics_recorder(Arc::new(lag.clone()));
+    let instance = builder.start().await.expect("the instance starts");
+    instance.wait_for(|state| state == InstanceState::Running).await;
+    app.close(instance).await;
+    let mut shown = lag.values.lock().expect("nobody panics").clone();
+    shown.dedup();
+    assert_eq!(shown, [0.0, 4.0, 2.0, 0.0]);
 }
 
 #[test]

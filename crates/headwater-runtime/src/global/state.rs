@@ -31,6 +31,8 @@ pub struct GlobalFetch {
     pub offset: i64,
     /// Where the next one begins.
     pub next_offset: i64,
+    /// Where the partition ended when it was fetched.
+    pub end_offset: i64,
 }
 
 /// The global stores of an instance, with what fills them. It has no I/O but that of its backends, and
@@ -181,8 +183,7 @@ impl GlobalState {
     ) -> Result<(), GlobalError> {
         let task = self.id;
         let inputs = fetched.into_iter().map(|fetch| {
-            let GlobalFetch { topic_partition, batches, offset, next_offset } = fetch;
-            let end_offset = next_offset;
+            let GlobalFetch { topic_partition, batches, offset, next_offset, end_offset } = fetch;
             FetchedInput {
                 task,
                 topic_partition,

@@ -422,7 +422,7 @@ impl Keeper {
             has_data |= next_offset > offset;
             has_more |= next_offset < end_offset;
             self.tell_read(&topic_partition, &batches, next_offset);
-            fetches.push(GlobalFetch { topic_partition, batches, offset, next_offset });
+            fetches.push(GlobalFetch { topic_partition, batches, offset, next_offset, end_offset });
         }
         if !has_data {
             self.note_now_and_then().await?;

@@ -89,8 +89,15 @@ impl Core {
         let topic = record.topic;
         let batch = batch.map_err(|source| TestDriverError::Record { topic, source })?;
         let Some(global) = &mut self.global else { return Ok(()) };
-        let fetch =
-            GlobalFetch { topic_partition, batches: vec![batch], offset, next_offset: offset + 1 };
+        let next_offset = offset + 1;
+        let fetch = GlobalFetch {
+            topic_partition,
+            batches: vec![batch],
+            offset,
+            next_offset,
+            // A record at a time: there is never more.
+            end_offset: next_offset,
+        };
         let taken = global.state.take(vec![fetch], None, self.now);
         taken.map_err(|source| {
             let source = Arc::new(source);

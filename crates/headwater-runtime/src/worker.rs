@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use headwater_broker::TopicName;
+use headwater_broker::{Clock, TopicName};
 use headwater_topology::TaskId;
 
 pub use call::CalledRecord;
@@ -79,6 +79,9 @@ pub struct WorkerConfig {
     pub summary_interval: Option<Duration>,
     /// Where metrics go; without it none are told.
     pub metrics: Option<MetricsScope>,
+    /// What slices of work are timed with, for the metrics; without it they tell no times of them. It is read for
+    /// nothing else: what a worker does hangs on the time that a step is told.
+    pub stopwatch: Option<Arc<dyn Clock>>,
 }
 
 /// Knows topics whose names come up while records are processed.
@@ -151,6 +154,7 @@ impl Default for WorkerConfig {
             thread_name: "".into(),
             summary_interval: None,
             metrics: None,
+            stopwatch: None,
         }
     }
 }
@@ -431,6 +435,7 @@ impl Worker {
         }
         let written = self.uncommitted_bytes();
         let room = self.config.uncommitted_bytes_max.saturating_sub(written);
+        let began = self.read_stopwatch();
         for _ in 0..self.turns.len() {
             let Some(id) = self.turns.pop_front() else { return false };
             let Some(slot) = self.tasks.get_mut(&id) else { continue };
@@ -444,16 +449,17 @@ impl Worker {
             match ran {
                 Ok(end) => {
                     self.counts.processed += end.records as u64;
-                    if let Some(metrics) = &mut self.thread.metrics {
-                        metrics.ran(self.thread.now.monotonic, id, end.records as u64);
-                    }
                     report_consumed(&mut self.messages, &mut slot.task);
                     self.commit_wanted |= slot.task.core.commit_requested;
                     if end.records > 0 && std::mem::take(&mut slot.is_new) {
                         // Whoever reads only what is committed sees the pause of a move end here.
                         self.commit_wanted |= self.config.exactly_once;
                     }
-                    if end.records > 0 || matches!(end.next, Choice::Process(_)) {
+                    if end.records > 0 {
+                        self.ran(id, end.records as u64, began);
+                        return true;
+                    }
+                    if matches!(end.next, Choice::Process(_)) {
                         return true;
                     }
                 }

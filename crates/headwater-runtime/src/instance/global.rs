@@ -218,6 +218,7 @@ async fn set_up(
     let config = WorkerConfig {
         thread_name: format!("{}-GlobalStreamThread", shared.client_id()).into(),
         metrics: shared.metrics.clone(),
+        stopwatch: Some(Arc::clone(&shared.clock)),
         ..global_worker_config(&shared.config, &shared.handlers)
     };
     let application_id = Arc::from(shared.config.application_id.as_str());

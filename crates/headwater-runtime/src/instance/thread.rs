@@ -85,9 +85,6 @@ impl StreamThread {
             self.pulse.begin(now.monotonic);
             let step = self.worker.step(now);
             self.pulse.end();
-            if self.worker.is_measured() {
-                self.worker.took(self.clock.monotonic().saturating_sub(now.monotonic));
-            }
             self.memory.set(self.worker.held_bytes());
             let mut said = Vec::new();
             for message in self.worker.take_messages() {

@@ -64,11 +64,11 @@ described! {
     THREAD_PROCESS_TOTAL: Counter "kafka_streams_stream_thread_metrics_process_total", Info, Some(Unit::Count),
         "Records processed.";
     THREAD_PROCESS_LATENCY_AVG: Gauge "kafka_streams_stream_thread_metrics_process_latency_avg", Info, Some(Unit::Milliseconds),
-        "Time of a step for each record that it processed, on average.";
+        "Time of a slice of work for each record of it, on average.";
     THREAD_PROCESS_LATENCY_MAX: Gauge "kafka_streams_stream_thread_metrics_process_latency_max", Info, Some(Unit::Milliseconds),
-        "The same, of the slowest step.";
+        "The same, of the slowest slice.";
     THREAD_PROCESS_RATIO: Gauge "kafka_streams_stream_thread_metrics_process_ratio", Info, None,
-        "Share of the time in which the thread processed.";
+        "Share of the time that went into slices of work: without commits and punctuations by the wall clock.";
     THREAD_PROCESS_RECORDS_AVG: Gauge "kafka_streams_stream_thread_metrics_process_records_avg", Info, Some(Unit::Count),
         "Records of a slice of work, on average.";
     THREAD_PROCESS_RECORDS_MAX: Gauge "kafka_streams_stream_thread_metrics_process_records_max", Info, Some(Unit::Count),
@@ -96,7 +96,7 @@ described! {
     TASK_DROPPED: Counter "kafka_streams_stream_task_metrics_dropped_records_total", Info, Some(Unit::Count),
         "Records that ended without being processed.";
     TASK_ACTIVE_RATIO: Gauge "kafka_streams_stream_task_metrics_active_process_ratio", Info, None,
-        "Share of the time that went into steps which processed records of this task.";
+        "Share of the time that went into slices of work on this task.";
     TASK_RESTORE_REMAINING: Gauge "kafka_streams_stream_task_metrics_restore_remaining_records_total", Info, Some(Unit::Count),
         "Offsets of changelogs that are still to be restored.";
     TASK_RESTORED: Counter "kafka_streams_stream_task_metrics_restore_total", Debug, Some(Unit::Count),
@@ -106,9 +106,9 @@ described! {
     TASK_PROCESS_TOTAL: Counter "kafka_streams_stream_task_metrics_process_total", Debug, Some(Unit::Count),
         "Records processed.";
     TASK_PROCESS_LATENCY_AVG: Gauge "kafka_streams_stream_task_metrics_process_latency_avg", Debug, Some(Unit::Milliseconds),
-        "Time of a step for each record that it processed, on average.";
+        "Time of a slice of work for each record of it, on average.";
     TASK_PROCESS_LATENCY_MAX: Gauge "kafka_streams_stream_task_metrics_process_latency_max", Debug, Some(Unit::Milliseconds),
-        "The same, of the slowest step.";
+        "The same, of the slowest slice.";
     TASK_PUNCTUATE_TOTAL: Counter "kafka_streams_stream_task_metrics_punctuate_total", Debug, Some(Unit::Count),
         "Punctuations of processors.";
     TASK_LATENESS_AVG: Gauge "kafka_streams_stream_task_metrics_record_lateness_avg", Debug, Some(Unit::Milliseconds),

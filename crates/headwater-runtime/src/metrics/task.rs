@@ -224,12 +224,10 @@ impl TaskMetrics {
         &self.scope
     }
 
-    /// The thread has worked on the task for this long, and processed so many records.
+    /// The thread has worked on the task for this long, and processed some records.
     pub(crate) fn worked(&mut self, now: Duration, took: Duration, records: u64) {
         self.busy.observe(now, took.as_secs_f64());
-        if records > 0 {
-            self.latency.observe(now, took.as_secs_f64() * 1e3 / float(records));
-        }
+        self.latency.observe(now, took.as_secs_f64() * 1e3 / float(records));
     }
 
     /// Tells what has come together.

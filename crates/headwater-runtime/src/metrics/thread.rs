@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use headwater_broker::TopicName;
-use headwater_topology::TaskId;
 use metrics::{Counter, Gauge, Histogram};
 
 use super::descriptions as all;
@@ -56,8 +55,6 @@ pub(crate) struct ThreadMetrics {
     task_created: Counter,
     task_closed: Counter,
     produced: BTreeMap<(TopicName, Arc<str>), Produced>,
-    /// The task whose records the step has processed, and how many.
-    pub(crate) worked_on: Option<(TaskId, u64)>,
 }
 
 #[derive(Debug)]
@@ -102,7 +99,6 @@ impl ThreadMetrics {
             task_created: scope.count(&all::THREAD_TASK_CREATED),
             task_closed: scope.count(&all::THREAD_TASK_CLOSED),
             produced: BTreeMap::new(),
-            worked_on: None,
             scope,
         }
     }
@@ -152,7 +148,6 @@ impl ThreadMetrics {
 
     /// A step begins.
     pub(crate) fn begin_step(&mut self, now: Duration) {
-        self.worked_on = None;
         if !self.polled.is_empty() {
             self.is_active(now);
         }
@@ -178,21 +173,15 @@ impl ThreadMetrics {
         self.blocked_since = Some(now);
     }
 
-    /// A slice of work is done.
-    pub(crate) fn ran(&mut self, now: Duration, task: TaskId, records: u64) {
-        if records > 0 {
-            self.worked_on = Some((task, records));
-            self.process_total.increment(records);
-            self.is_active(now);
-            self.process_records.observe(now, float(records));
+    /// A slice of work on some records is done, and has taken this long, as far as that is known.
+    pub(crate) fn ran(&mut self, now: Duration, records: u64, took: Option<Duration>) {
+        self.process_total.increment(records);
+        self.is_active(now);
+        self.process_records.observe(now, float(records));
+        if let Some(took) = took {
+            self.busy.observe(now, took.as_secs_f64());
+            self.process_latency.observe(now, took.as_secs_f64() * 1e3 / float(records));
         }
-    }
-
-    /// The step has taken this long.
-    pub(crate) fn took(&mut self, now: Duration, took: Duration) {
-        let Some((_, records)) = self.worked_on else { return };
-        self.busy.observe(now, took.as_secs_f64());
-        self.process_latency.observe(now, took.as_secs_f64() * 1e3 / float(records));
     }
 
     /// Something was done.

@@ -8,18 +8,21 @@ use super::Worker;
 use crate::task::Task;
 
 impl Worker {
-    /// Whether the time that steps take is wanted: see [`took`](Self::took).
-    pub fn is_measured(&self) -> bool {
-        self.thread.metrics.is_some()
+    /// What the stopwatch shows, if anybody wants to know how long a slice of work takes.
+    pub(super) fn read_stopwatch(&self) -> Option<Duration> {
+        self.thread.metrics.as_ref()?;
+        Some(self.config.stopwatch.as_ref()?.monotonic())
     }
 
-    /// The last step has taken this long. A worker has no clock of its own; whoever has one says so.
-    pub fn took(&mut self, took: Duration) {
+    /// A task has processed so many records in a slice of work that began when the stopwatch showed that. Its time is
+    /// that of this task alone: commits, punctuations by the wall clock and what is told here come before and after it.
+    pub(super) fn ran(&mut self, id: TaskId, records: u64, began: Option<Duration>) {
+        let took = began.and_then(|began| Some(self.read_stopwatch()?.saturating_sub(began)));
         let now = self.thread.now.monotonic;
         let Some(metrics) = &mut self.thread.metrics else { return };
-        metrics.took(now, took);
-        let Some((task, records)) = metrics.worked_on else { return };
-        let slot = self.tasks.get_mut(&task);
+        metrics.ran(now, records, took);
+        let Some(took) = took else { return };
+        let slot = self.tasks.get_mut(&id);
         if let Some(metrics) = slot.and_then(|slot| slot.task.core.metrics.as_mut()) {
             metrics.worked(now, took, records);
         }

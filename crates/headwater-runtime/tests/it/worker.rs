@@ -3,5 +3,6 @@
 mod commit;
 mod failures;
 mod harness;
+mod measured;
 mod order;
 mod punctuation;

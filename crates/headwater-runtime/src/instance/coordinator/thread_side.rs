@@ -145,6 +145,7 @@ impl Coordinator {
             message_bytes,
             thread_name: shared.thread_name(thread).into(),
             metrics: shared.metrics.clone(),
+            stopwatch: Some(Arc::clone(&shared.clock)),
             ..config
         }
     }

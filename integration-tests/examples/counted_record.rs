@@ -8,6 +8,8 @@
 //! The difference between 10 rounds and 5 is that of half a million records. What the task does is `count` where
 //! nothing else is said, and a fifth argument `recorded` has its metrics told to a recorder; the last line of the output is how many records it read and wrote.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use headwater::fjall::FjallBackend;
 use headwater::sled::SledBackend;
@@ -41,8 +43,9 @@ fn main() -> anyhow::Result<()> {
     // Windows need times that go on.
     let batches = if work == Work::Count { 1 } else { rounds } * BATCHES_OF_A_ROUND;
     let recorded = match arguments.next().as_deref() {
-        None => false,
-        Some("recorded") => true,
+        None => None,
+        // About as long as a batch takes, so that metrics are told as often as they would be.
+        Some("recorded") => Some(Duration::from_micros(150)),
         Some(other) => anyhow::bail!("metrics are recorded or not, no {other}"),
     };
     let options =

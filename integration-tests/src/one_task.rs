@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use headwater::broker::TopicPartition;
+use headwater::broker::{Clock, SystemClock, TopicPartition};
 use headwater::records::{Batch, set_base_offset};
 use headwater::runtime::{
     Application, CommittedTask, FetchedInput, FromWorker, InputStart, MetricsScope, NewTask, Now,
@@ -43,8 +43,8 @@ pub struct OneTaskOptions {
     pub commit_records: u64,
     /// Different batches. When the last was given the first comes again, and time goes back.
     pub batches: usize,
-    /// Whether metrics are told to a recorder, all there are.
-    pub recorded: bool,
+    /// How long a batch takes, by the clock of the metrics, when these are told to a recorder, all there are.
+    pub recorded: Option<Duration>,
 }
 
 impl Default for OneTaskOptions {
@@ -56,7 +56,7 @@ impl Default for OneTaskOptions {
             read_cache_bytes: 64 << 20,
             commit_records: 100_000,
             batches: BATCHES,
-            recorded: false,
+            recorded: None,
         }
     }
 }
@@ -100,11 +100,12 @@ impl OneTask {
             unacknowledged_bytes_max: usize::MAX,
             uncommitted_bytes_max: usize::MAX,
             partition_counts: Arc::new(counts.collect::<BTreeMap<_, _>>()),
-            metrics: options.recorded.then(|| {
+            metrics: options.recorded.map(|_| {
                 let config =
                     StreamsConfig::new(APPLICATION).metrics_recording_level(RecordingLevel::Debug);
                 MetricsScope::new(RecordedMetrics::new().recorder(), &config)
             }),
+            stopwatch: options.recorded.map(|_| Arc::new(SystemClock::new()) as Arc<dyn Clock>),
             ..WorkerConfig::default()
         };
         let mut worker = Worker::new(config, now);
@@ -179,10 +180,7 @@ impl OneTask {
             end_offset: next_offset,
         }]));
         self.uncommitted += u64::from(BATCH_RECORDS);
-        if self.options.recorded {
-            // About as long as a batch takes, so that metrics are told as often as they would be.
-            self.now.monotonic += Duration::from_micros(150);
-        }
+        self.now.monotonic += self.options.recorded.unwrap_or_default();
         if self.uncommitted >= self.options.commit_records {
             self.uncommitted = 0;
             self.worker.handle(ToWorker::CommitNow);

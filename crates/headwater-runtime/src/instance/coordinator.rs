@@ -129,9 +129,14 @@ fn watch_of(views: &Views, task: TaskId) -> Arc<TaskWatch> {
     watch
 }
 
-/// What is gone cannot be queried, also after a crash: a view must not keep a store open.
+/// What is gone cannot be queried, also after a crash: a view must not keep a store open. Nor does it run: whoever
+/// waits for the end of an instance that has panicked hears of it.
 impl Drop for Views {
     fn drop(&mut self) {
+        if std::thread::panicking() && !self.state.borrow().is_final() {
+            self.error.get_or_init(|| Arc::new(InstanceError::JobPanicked));
+            self.state.send_replace(InstanceState::Error);
+        }
         self.local.send_replace(LocalTasks::new());
         self.hosts.send_replace(None);
     }
@@ -209,6 +214,15 @@ struct Said {
     lasting: u64,
 }
 
+/// What is known of its end before it is over.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    /// What becomes of its membership.
+    membership: GroupMembership,
+    /// A part of it is gone: what has not ended by then will not.
+    gives_up_at: Option<Duration>,
+}
+
 pub(super) struct Coordinator {
     shared: Arc<Shared>,
     execution: Execution,
@@ -251,8 +265,7 @@ pub(super) struct Coordinator {
     said: Said,
     shutdown_requested: bool,
     ending: Ending,
-    /// What becomes of its membership at the end.
-    membership: GroupMembership,
+    last: Last,
     /// The member that it was before it was started again.
     replaces: Option<MemberId>,
     paused: bool,
@@ -340,7 +353,7 @@ impl Coordinator {
             said: Said { rejoins: 0, started_ms: shared.clock.wall_ms(), lasting: 0 },
             shutdown_requested: false,
             ending: Ending::No,
-            membership: GroupMembership::Default,
+            last: Last::default(),
             replaces: None,
             paused: false,
             held: BTreeMap::new(),
@@ -400,7 +413,7 @@ impl Coordinator {
                 Some(news) = hears.global.recv() => self.hear_global(news),
                 Some(ended) = self.jobs.join_next() => {
                     if let Err(error) = ended && error.is_panic() {
-                        self.fatal(InstanceError::JobPanicked);
+                        self.lose_a_part();
                     }
                 }
                 () = tokio::time::sleep(wait) => self.run_timers(),

@@ -153,9 +153,9 @@ impl Shared {
         scope.with("thread_id", format!("{}-StateUpdater-1", self.client_id()))
     }
 
-    /// Has restores and standbys counted before the listeners hear of them.
+    /// Has restores and standbys counted before the listeners hear of them. Panics of those end with them.
     pub(super) fn measured(&self, mut hooks: Hooks) -> Hooks {
-        let Some(scope) = &self.metrics else { return hooks };
+        let Some(scope) = &self.metrics else { return hooks.guarded() };
         let programs = self.matched.programs.iter();
         let owners = programs.flat_map(|(&number, program)| {
             let changelogs = program.stores.iter().filter_map(|store| store.changelog.clone());
@@ -166,7 +166,7 @@ impl Shared {
         let metrics = Arc::new(RestoreMetrics::new(&scope, owners.collect(), listeners));
         hooks.restore = Arc::clone(&metrics) as Arc<dyn RestoreListener>;
         hooks.standby = metrics;
-        hooks
+        hooks.guarded()
     }
 
     /// The front of all names.

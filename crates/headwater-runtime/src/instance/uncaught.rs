@@ -1,5 +1,7 @@
 //! What to do when a thread of the instance cannot go on (feature row E5, KIP-671).
 
+mod guarded;
+
 use std::fmt;
 use std::sync::Arc;
 

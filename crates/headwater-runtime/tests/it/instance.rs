@@ -15,6 +15,7 @@ mod hosts;
 mod kill;
 mod lifecycle;
 mod limits;
+mod listeners;
 mod random;
 mod refused;
 mod restores;

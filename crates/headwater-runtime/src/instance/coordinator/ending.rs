@@ -7,6 +7,7 @@ use headwater_topology::TaskId;
 use super::{Coordinator, Member};
 use crate::instance::beats::{beat_interval, is_heard_soon};
 use crate::instance::close::GroupMembership;
+use crate::instance::error::InstanceError;
 use crate::instance::life_cycle::TaskEvent;
 use crate::instance::state::InstanceState;
 
@@ -27,7 +28,28 @@ pub(super) enum Ending {
 /// What a round may take beyond the heartbeat by which the others hear of it.
 const ROUND: Duration = Duration::from_secs(1);
 
+/// How long the rest of an instance may take to end when a part of it is gone, and with it what the part had.
+const WITHOUT_A_PART: Duration = Duration::from_secs(10);
+
 impl Coordinator {
+    /// A part of the instance has panicked. The others end in good order; what waits for that one never would.
+    pub(super) fn lose_a_part(&mut self) {
+        let error = InstanceError::JobPanicked;
+        tracing::error!(error = &error as &dyn std::error::Error, "the instance ends");
+        let now = self.shared.clock.monotonic();
+        self.last.gives_up_at.get_or_insert_with(|| now.saturating_add(WITHOUT_A_PART));
+        self.fatal(error);
+    }
+
+    /// Does not wait any longer for what a lost part had.
+    pub(super) fn give_up_in_time(&mut self, now: Duration) {
+        if self.last.gives_up_at.is_some_and(|at| at <= now) && self.ending != Ending::Over {
+            let tasks: Vec<String> = self.tasks.keys().map(ToString::to_string).collect();
+            tracing::warn!(?tasks, "what does not end is given up as in a crash");
+            self.finish();
+        }
+    }
+
     /// The user closes the instance. In a group that hears of a round late, as its members beat
     /// rarely, its tasks are handed over first: they go on here until the others listen closely.
     /// Otherwise that would be a round too many.
@@ -35,7 +57,7 @@ impl Coordinator {
         if self.ending != Ending::No {
             return;
         }
-        self.membership = membership;
+        self.last.membership = membership;
         let longest = Duration::from_millis(self.shared.config.heartbeat_interval_ms);
         let members = self.beats.members;
         let owns_some = self.tasks.values().any(|entry| entry.life.is_on_thread());
@@ -105,7 +127,7 @@ impl Coordinator {
     /// Whether it leaves the group at the end.
     pub(super) fn leaves(&self) -> bool {
         let is_dynamic = self.shared.config.group_instance_id.is_none();
-        match self.membership {
+        match self.last.membership {
             // A static member keeps its place for a quick restart.
             GroupMembership::Default => is_dynamic,
             GroupMembership::LeaveGroup => true,

@@ -35,6 +35,7 @@ impl Coordinator {
             .chain(self.topics.due().filter(|_| self.ending == Ending::No))
             .chain(self.beats.silence.due().filter(|_| self.minds_beats()))
             .chain(self.hand_over_due())
+            .chain(self.last.gives_up_at)
             .chain(self.joins_at.filter(|_| self.member == Member::Yes))
             .chain(self.may_clean().then_some(self.next_cleaning))
             .chain([watch]);
@@ -51,6 +52,7 @@ impl Coordinator {
         self.renew(now);
         self.look_at_waits();
         self.look_at_hand_over(now);
+        self.give_up_in_time(now);
         self.take_part_in_time(now);
         if self.minds_beats() {
             self.beat(now);

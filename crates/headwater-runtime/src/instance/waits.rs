@@ -101,6 +101,13 @@ impl Waits {
         self.copies.clear();
     }
 
+    /// Nothing is read here just now, because that is wanted so: no copy is to blame for it.
+    pub(super) fn rest(&mut self, now: Duration) {
+        for wait in self.copies.values_mut() {
+            wait.moved = now;
+        }
+    }
+
     /// Looks how far the copies are, and says whether the group is to be joined again for one. Says
     /// so once for each plan.
     pub(super) fn look(
@@ -250,6 +257,19 @@ mod tests {
         let seconds: Vec<u64> = asked.iter().map(|(second, _)| *second).collect();
         assert_eq!(seconds, [30, 90, 210, 450]);
         assert!(asked.iter().all(|(_, why)| *why == Rejoin::NoProgress(task(0))));
+    }
+
+    #[test]
+    fn a_copy_that_rests_is_not_blamed_for_that_time() {
+        let mut waits = Waits::default();
+        waits.told(&BTreeSet::from([task(0)]), LONGEST, at(0));
+        let reached = |_| Some(Reached { offset_sum: 7, is_caught_up: false });
+        for second in 0..1000 {
+            waits.rest(at(second * 1000));
+            assert_eq!(waits.look(at(second * 1000), reached), None);
+        }
+        assert_eq!(waits.look(at(1_028_999), reached), None);
+        assert_eq!(waits.look(at(1_029_000), reached), Some(Rejoin::NoProgress(task(0))));
     }
 
     #[test]

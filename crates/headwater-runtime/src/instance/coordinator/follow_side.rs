@@ -102,6 +102,9 @@ impl Coordinator {
             return;
         }
         let now = self.shared.clock.monotonic();
+        if self.paused {
+            self.waits.rest(now);
+        }
         let acceptable = self.shared.config.acceptable_recovery_lag;
         let tasks = &self.tasks;
         let reached = |task: TaskId| {

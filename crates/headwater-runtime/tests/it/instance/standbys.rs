@@ -224,6 +224,25 @@ async fn a_warm_up_that_gets_nowhere_is_given_up() {
     group.close_all().await;
 }
 
+/// Whoever pauses an instance does so on purpose, and for as long as that takes.
+#[tokio::test(start_paused = true)]
+async fn a_warm_up_of_a_paused_instance_goes_on_when_that_is_resumed() {
+    let mut group = Group::new(4, |config| config.acceptable_recovery_lag(0)).await;
+    group.start("a").await;
+    group.until("a runs", |group| group.counts_of(TaskRole::Active) == [4]).await;
+    group.write_words(0, 300).await;
+    group.all_counted(300).await;
+    group.start("b").await;
+    group.instances["b"].pause();
+    group.until("b warms up", |group| group.counts_of(TaskRole::WarmUp) == [0, 2]).await;
+    let rounds = group.recording.made().len();
+    tokio::time::sleep(seconds(590)).await;
+    assert_eq!(group.recording.made().len(), rounds, "nobody is asked to look at it");
+    group.instances["b"].resume();
+    group.settles(&[2, 2], &[0, 0]).await;
+    group.close_all().await;
+}
+
 /// Fifty instances share a thousand tasks; one more joins, one leaves, one crashes.
 #[tokio::test(start_paused = true)]
 async fn fifty_instances_share_a_thousand_tasks() {

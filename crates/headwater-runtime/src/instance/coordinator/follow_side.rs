@@ -8,7 +8,7 @@ use std::time::Duration;
 use headwater_broker::TopicPartition;
 use headwater_changelog::{
     ChangelogError, FollowCommand, FollowEnd, FollowNews, FollowPartition, FollowProgress,
-    FollowTarget, StoreStep, SuspendReason,
+    FollowTarget, RestorePartition, StoreStep, SuspendReason,
 };
 use headwater_topology::TaskId;
 
@@ -50,10 +50,9 @@ impl Coordinator {
                 limit: is_source(&changelog.topic_partition).then_some(changelog.end_offset),
             })
             .collect();
-        let left =
-            |(changelog, from): (&headwater_changelog::RestorePartition, &FollowPartition)| {
-                (changelog.end_offset - from.start_offset).max(0)
-            };
+        let left = |(changelog, from): (&RestorePartition, &FollowPartition)| {
+            (changelog.end_offset - from.start_offset).max(0)
+        };
         let behind: i64 = startable.changelogs.iter().zip(&changelogs).map(left).sum();
         tracing::info!(%task, role, changelogs = changelogs.len(), behind, "the task is followed");
         let progress = Arc::new(FollowProgress::new(&changelogs));
@@ -72,7 +71,10 @@ impl Coordinator {
         match news {
             FollowNews::CaughtUp(task) => {
                 tracing::debug!(%task, "a standby or warm-up has caught up");
-                self.drive(task, TaskEvent::GoesWell);
+                // One that was near from the start may never have been written to: that it fails again is no news.
+                if self.tasks.get(&task).is_some_and(has_got_on) {
+                    self.drive(task, TaskEvent::GoesWell);
+                }
                 self.look_at_waits();
             }
             FollowNews::Ended(FollowEnd { id: task, step, outcome }) => {
@@ -199,12 +201,22 @@ pub(super) fn standby_failed(task: TaskId, error: &InstanceError) {
     tracing::error!(%task, error, "a standby or warm-up has failed; it begins anew");
 }
 
+/// Whether a task that follows has read something since that began.
+fn has_got_on(entry: &TaskEntry) -> bool {
+    let (Some(progress), Some(startable)) = (&entry.progress, &entry.startable) else {
+        return false;
+    };
+    progress.offset_sum() > sum_of_starts(&startable.changelogs)
+}
+
 /// The sum of the offsets that an open task holds, as far as it can be told.
 fn offset_sum(entry: &TaskEntry) -> Option<u64> {
     if let Some(progress) = &entry.progress {
         return Some(progress.offset_sum());
     }
-    let changelogs = &entry.startable.as_ref()?.changelogs;
-    let starts = changelogs.iter().map(|it| u64::try_from(it.start_offset).unwrap_or(0));
-    Some(starts.sum())
+    Some(sum_of_starts(&entry.startable.as_ref()?.changelogs))
+}
+
+fn sum_of_starts(changelogs: &[RestorePartition]) -> u64 {
+    changelogs.iter().map(|it| u64::try_from(it.start_offset).unwrap_or(0)).sum()
 }

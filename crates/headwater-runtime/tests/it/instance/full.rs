@@ -1,15 +1,15 @@
 //! State directories without room, and backends that panic: the instance stops with an error that says so,
 //! and nothing is lost that had been committed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use std::{fs, io};
 
 use headwater_changelog::{Blocking, InlineBlocking, TokioBlocking};
-use headwater_runtime::{Execution, InstanceError, InstanceState, UncaughtReaction};
+use headwater_runtime::{Execution, InstanceError, InstanceState, TaskRole, UncaughtReaction};
 use headwater_store::{
     Capabilities, MemoryBackend, OpenOptions, SortedBatch, StorageWatch, StoreBackend, StoreError,
     TaskStorage, WatchedStorage,
@@ -94,6 +94,83 @@ async fn a_full_disk_stops_the_instance_and_loses_nothing() {
     // At least once: the line may have been split again.
     assert!(counts["a"] >= 4 && counts["b"] == 2 && counts["c"] == counts["a"] - 2, "{counts:?}");
     close(instance).await;
+}
+
+/// A backend that takes nothing more of one task.
+#[derive(Clone, Debug, Default)]
+struct FullForOne {
+    inner: MemoryBackend,
+    task: Arc<OnceLock<String>>,
+    refused: Arc<AtomicUsize>,
+}
+
+/// A storage of it.
+#[derive(Debug)]
+struct OneOfMany {
+    directory: PathBuf,
+    backend: FullForOne,
+}
+
+impl StorageWatch for OneOfMany {
+    fn apply(&self, _: &SortedBatch<'_>) -> Result<(), StoreError> {
+        let is_it = |task: &String| self.directory.iter().any(|part| *part == **task);
+        if !self.backend.task.get().is_some_and(is_it) {
+            return Ok(());
+        }
+        self.backend.refused.fetch_add(1, Ordering::Relaxed);
+        let source = io::ErrorKind::StorageFull.into();
+        Err(StoreError::Io { operation: "write", path: "the disk".into(), source })
+    }
+    fn sync(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+impl StoreBackend for FullForOne {
+    fn name(&self) -> &'static str {
+        "full-for-one"
+    }
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+    fn open(&self, dir: &Path, options: &OpenOptions) -> Result<Box<dyn TaskStorage>, StoreError> {
+        let inner = self.inner.open(dir, options)?;
+        let watch = OneOfMany { directory: dir.into(), backend: self.clone() };
+        Ok(Box::new(WatchedStorage::new(inner, Arc::new(watch))))
+    }
+}
+
+/// It is near the end of its changelog all the time, and gets no nearer.
+#[tokio::test(start_paused = true)]
+async fn a_standby_without_room_is_tried_again_ever_more_rarely() {
+    let world = World::new().await;
+    let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let backend = FullForOne { inner: MemoryBackend::durable(), ..FullForOne::default() };
+    let start = async |number: usize, backend: Arc<dyn StoreBackend>| {
+        let config = world.config().state_dir(directories[number].path()).num_standby_replicas(1);
+        let builder = world.builder(WordCount::default()).config(config).store_backend(backend);
+        builder.start().await.unwrap()
+    };
+    let one = start(0, Arc::new(MemoryBackend::durable())).await;
+    let two = start(1, Arc::new(backend.clone())).await;
+    while one.store_lags().is_empty() || two.store_lags().is_empty() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let standby = two.tasks_with_role(TaskRole::Standby)[0];
+    backend.task.set(standby.to_string()).unwrap();
+    world.write("a b c d e f g").await;
+    world.wait_for_the_end().await;
+    while backend.refused.load(Ordering::Relaxed) < 10 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(backend.refused.load(Ordering::Relaxed) < 1000, "it is tried without a pause");
+    }
+    let before = backend.refused.load(Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    let tries = backend.refused.load(Ordering::Relaxed) - before;
+    assert!((20..=60).contains(&tries), "{tries} tries in five minutes");
+    assert_eq!((one.state(), two.state()), (InstanceState::Running, InstanceState::Running));
+    close(one).await;
+    close(two).await;
 }
 
 #[tokio::test(start_paused = true)]

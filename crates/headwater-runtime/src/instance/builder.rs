@@ -176,7 +176,8 @@ impl InstanceBuilder {
         self
     }
 
-    /// Asked about errors that no other handler took (KIP-671). Must not block.
+    /// Asked about errors that no other handler took (KIP-671). Must not block. If it panics, that is logged, and the
+    /// default reaction taken.
     pub fn uncaught_exception_handler(
         mut self,
         handler: impl Fn(&InstanceError) -> UncaughtReaction + Send + Sync + 'static,
@@ -185,7 +186,8 @@ impl InstanceBuilder {
         self
     }
 
-    /// Hears of changes of the state: the new one, then the old one. Must not block.
+    /// Hears of changes of the state: the new one, then the old one. Must not block. As with all listeners, a panic of
+    /// it is logged and ends with it: it is called again the next time.
     pub fn state_listener(
         mut self,
         listener: impl Fn(InstanceState, InstanceState) + Send + Sync + 'static,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use rskafka::BackoffConfig;
 use rskafka::chrono::{DateTime, Utc};
 use rskafka::client::error::{Error, ProtocolError::TopicAlreadyExists};
 use rskafka::client::partition::{Compression, OffsetAt, PartitionClient, UnknownTopicHandling};
@@ -15,6 +16,8 @@ const REQUEST_RECORDS: usize = 2_000;
 const FETCH_BYTES: i32 = 4 << 20;
 /// Longer than anything takes on a busy machine.
 const LIMIT: Duration = Duration::from_mins(1);
+/// Between two tries while leaders move. Its own pauses grow beyond [`LIMIT`].
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
 const CREATE_LIMIT_MS: i32 = 30_000;
 
@@ -66,7 +69,9 @@ pub(crate) struct Witness {
 impl Witness {
     pub(crate) async fn connect(bootstrap: &str) -> Self {
         let nodes: Vec<String> = bootstrap.split(',').map(str::to_owned).collect();
-        Self { client: ClientBuilder::new(nodes.clone()).build().await.unwrap(), nodes }
+        let backoff = BackoffConfig { max_backoff: LONGEST_PAUSE, ..BackoffConfig::default() };
+        let builder = ClientBuilder::new(nodes.clone()).backoff_config(backoff);
+        Self { client: builder.build().await.unwrap(), nodes }
     }
 
     /// Creates a topic and waits until every node knows it.

@@ -295,13 +295,16 @@ impl<I: Copy + Ord + fmt::Debug, S: ApplyStep> Follower<I, S> {
             target.step.is_some() && (!target.pending.is_empty() || is_to_write)
         };
         let waiting = self.targets.iter().filter(|(_, target)| has_work(target));
-        let (ending, waiting): (Vec<_>, Vec<_>) =
-            waiting.partition(|(_, target)| target.stopping.is_some());
-        let ending: Vec<I> = ending.into_iter().map(|(&id, _)| id).collect();
-        let (mut turns, before): (Vec<I>, Vec<I>) = waiting
-            .into_iter()
-            .map(|(&id, _)| id)
-            .partition(|&id| self.last_turn.is_none_or(|last| id > last));
+        let (mut ending, mut turns, mut before) = (Vec::new(), Vec::new(), Vec::new());
+        for (&id, target) in waiting {
+            if target.stopping.is_some() {
+                ending.push(id);
+            } else if self.last_turn.is_none_or(|last| id > last) {
+                turns.push(id);
+            } else {
+                before.push(id);
+            }
+        }
         turns.extend(before);
         turns.truncate(self.options.applying_max.saturating_sub(self.applying));
         self.last_turn = turns.last().copied().or(self.last_turn);
